@@ -1,0 +1,348 @@
+/**
+ * Batch and record, format 1. Little-endian. Spec: docs/format.md
+ *
+ * A batch holds the consecutive records that one stream got in one turn of the event loop. It is encoded once; the
+ * same bytes stand in the write-ahead log and later in a segment.
+ *
+ *   0        4        8           12       16            24            32        36       37        40
+ *   +--------+--------+-----------+--------+-------------+-------------+---------+--------+---------+---------...
+ *   | crc32  | bytes  | stream id | count  | base offset | timestamp   | span    | format | zero    | records
+ *   | u32    | u32    | u32       | u32    | u64         | u64 ms      | u32     | u8     | 3 bytes |
+ *   +--------+--------+-----------+--------+-------------+-------------+---------+--------+---------+---------...
+ *   crc32 covers bytes 4 .. `bytes`. `bytes` counts the header and the records, not the zeros that pad to 8.
+ *   `span` is the last record's offset - base offset + 1; with no holes it equals `count`.
+ *
+ *   record   u32 bytes (all of the record) | u8 flags | varint timestamp - batch timestamp
+ *            [varint offset - base offset]   flag HOLES: otherwise the offset is the previous one + 1
+ *            [varint bytes, key]             flag KEY
+ *            [varint count, { varint bytes, name, varint bytes, value } ...]   flag HEADERS
+ *            [varint bytes, attributes]      flag ATTRIBUTES: what the queue keeps with the record, opaque here
+ *            payload                         to the end of the record
+ *
+ * Invariants
+ * - A batch starts 8-byte aligned within its file.
+ * - A batch is at most BATCH_BYTES_TARGET long, or holds a single record.
+ * - Timestamps never fall from one record of a stream to the next.
+ */
+
+import { crc32 } from "./crc32.js";
+import { align8, getU32, getU64, MalformedError, putU32, putU64, putVarint, VARINT_BYTES_MAX } from "./bytes.js";
+
+export const BATCH_HEADER_BYTES = 40;
+/** A batch is closed when the next record would take it past this: small enough that a random read stays cheap. */
+export const BATCH_BYTES_TARGET = 64 * 1024;
+export const BATCH_FORMAT = 1;
+
+const FLAG_KEY = 1;
+const FLAG_HEADERS = 2;
+const FLAG_ATTRIBUTES = 4;
+const FLAG_HOLES = 8;
+const FLAGS_KNOWN = 15;
+
+/** Fixed part of a record, at most: length, flags, and the two varints. */
+const RECORD_FIXED_BYTES_MAX = 4 + 1 + 2 * VARINT_BYTES_MAX;
+const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze({});
+
+/** The parts of a record as a queue hands them over. */
+export interface RecordParts {
+  payload: string | Uint8Array;
+  key: string | Uint8Array | undefined;
+  headers: Readonly<Record<string, string>> | undefined;
+  attributes: Uint8Array | undefined;
+}
+
+/** Bytes a string or byte array may take as UTF-8, without looking at each character. */
+export function bytesMax(value: string | Uint8Array): number {
+  return typeof value === "string" ? value.length * 3 : value.length;
+}
+
+/** An upper bound for {@link putRecord}; exact lengths would cost a pass over every string. */
+export function recordBytesMax(record: RecordParts): number {
+  let bytes = RECORD_FIXED_BYTES_MAX + bytesMax(record.payload);
+  if (record.key !== undefined) bytes += VARINT_BYTES_MAX + bytesMax(record.key);
+  if (record.attributes !== undefined) bytes += VARINT_BYTES_MAX + record.attributes.length;
+  if (record.headers !== undefined) {
+    bytes += VARINT_BYTES_MAX;
+    for (const name in record.headers) {
+      bytes += 2 * VARINT_BYTES_MAX + (name.length + record.headers[name]!.length) * 3;
+    }
+  }
+  return bytes;
+}
+
+/**
+ * Writes a record and returns the position behind it. `offsetDelta` is given only where offsets have holes.
+ */
+export function putRecord(
+  buffer: Buffer,
+  position: number,
+  record: RecordParts,
+  timestampDelta: number,
+  offsetDelta?: number,
+): number {
+  let flags = 0;
+  let at = putVarint(buffer, position + 5, timestampDelta);
+  if (offsetDelta !== undefined) {
+    flags |= FLAG_HOLES;
+    at = putVarint(buffer, at, offsetDelta);
+  }
+  if (record.key !== undefined) {
+    flags |= FLAG_KEY;
+    at = putSized(buffer, at, record.key);
+  }
+  if (record.headers !== undefined) {
+    const names = Object.keys(record.headers);
+    if (names.length > 0) {
+      flags |= FLAG_HEADERS;
+      at = putVarint(buffer, at, names.length);
+      for (const name of names) {
+        at = putSized(buffer, at, name);
+        at = putSized(buffer, at, record.headers[name]!);
+      }
+    }
+  }
+  if (record.attributes !== undefined) {
+    flags |= FLAG_ATTRIBUTES;
+    at = putSized(buffer, at, record.attributes);
+  }
+  const payload = record.payload;
+  if (typeof payload === "string") {
+    at += buffer.write(payload, at, "utf8");
+  } else {
+    buffer.set(payload, at);
+    at += payload.length;
+  }
+  putU32(buffer, position, at - position);
+  buffer[position + 4] = flags;
+  return at;
+}
+
+function putSized(buffer: Buffer, position: number, value: string | Uint8Array): number {
+  if (typeof value === "string") {
+    const at = putVarint(buffer, position, Buffer.byteLength(value));
+    return at + buffer.write(value, at, "utf8");
+  }
+  const at = putVarint(buffer, position, value.length);
+  buffer.set(value, at);
+  return at + value.length;
+}
+
+/** Completes a batch whose records stand behind its header, up to `end`. Returns its checksum. */
+export function sealBatch(
+  buffer: Buffer,
+  position: number,
+  end: number,
+  streamId: number,
+  count: number,
+  baseOffset: number,
+  timestamp: number,
+  span: number,
+): number {
+  putU32(buffer, position + 4, end - position);
+  putU32(buffer, position + 8, streamId);
+  putU32(buffer, position + 12, count);
+  putU64(buffer, position + 16, baseOffset);
+  putU64(buffer, position + 24, timestamp);
+  putU32(buffer, position + 32, span);
+  putU32(buffer, position + 36, BATCH_FORMAT);
+  const crc = crc32(buffer, position + 4, end);
+  putU32(buffer, position, crc);
+  return crc;
+}
+
+export interface BatchHeader {
+  crc: number;
+  bytes: number;
+  streamId: number;
+  count: number;
+  baseOffset: number;
+  timestamp: number;
+  span: number;
+}
+
+/** The header at a position, or undefined when what stands there cannot be one. Does not check the checksum. */
+export function readBatchHeader(buffer: Uint8Array, position: number, end: number): BatchHeader | undefined {
+  if (end - position < BATCH_HEADER_BYTES) return undefined;
+  const header = {
+    crc: getU32(buffer, position),
+    bytes: getU32(buffer, position + 4),
+    streamId: getU32(buffer, position + 8),
+    count: getU32(buffer, position + 12),
+    baseOffset: getU64(buffer, position + 16),
+    timestamp: getU64(buffer, position + 24),
+    span: getU32(buffer, position + 32),
+  };
+  const sane =
+    header.bytes > BATCH_HEADER_BYTES &&
+    header.count > 0 &&
+    header.count <= header.span &&
+    header.baseOffset + header.span <= Number.MAX_SAFE_INTEGER &&
+    !Number.isNaN(header.timestamp) &&
+    getU32(buffer, position + 36) === BATCH_FORMAT;
+  return sane ? header : undefined;
+}
+
+/** True when the checksum of the batch at `position` matches its bytes. */
+export function batchIsIntact(buffer: Uint8Array, position: number, bytes: number): boolean {
+  return crc32(buffer, position + 4, position + bytes) === getU32(buffer, position);
+}
+
+/** Bytes that a batch takes in a file, padding included. */
+export function batchFileBytes(bytes: number): number {
+  return align8(bytes);
+}
+
+/**
+ * Walks the records of one verified batch in place. Fields describe the record that the last `next()` came to; the
+ * views they give out alias the buffer, so copy what must outlive it.
+ */
+export class RecordCursor {
+  buffer: Buffer = Buffer.alloc(0);
+  offset = 0;
+  timestamp = 0;
+  /** Where the record and its payload stand in `buffer`. */
+  start = 0;
+  payloadStart = 0;
+  end = 0;
+  #flags = 0;
+  #fieldsStart = 0;
+  #attributesStart = 0;
+  #attributesEnd = 0;
+  #left = 0;
+  #base = 0;
+  #baseTimestamp = 0;
+
+  /** Records of the batch that are still to come. */
+  get left(): number {
+    return this.#left;
+  }
+
+  /** Stands before the first record of the batch at `position`. */
+  enter(buffer: Buffer, position: number, count: number, baseOffset: number, timestamp: number): void {
+    this.buffer = buffer;
+    this.end = position + BATCH_HEADER_BYTES;
+    this.offset = baseOffset - 1;
+    this.#left = count;
+    this.#base = baseOffset;
+    this.#baseTimestamp = timestamp;
+  }
+
+  leave(): void {
+    this.#left = 0;
+  }
+
+  next(): boolean {
+    if (this.#left === 0) return false;
+    this.#left--;
+    const buffer = this.buffer;
+    const start = this.end;
+    this.start = start;
+    this.end = start + getU32(buffer, start);
+    const flags = buffer[start + 4]!;
+    this.#flags = flags;
+    let at = start + 5;
+    const byte = buffer[at++]!;
+    if (byte < 128) {
+      this.timestamp = this.#baseTimestamp + byte;
+    } else {
+      at = this.#varint(at - 1);
+      this.timestamp = this.#baseTimestamp + this.#value;
+    }
+    if ((flags & FLAG_HOLES) === 0) {
+      this.offset++;
+    } else {
+      at = this.#varint(at);
+      this.offset = this.#base + this.#value;
+    }
+    this.#fieldsStart = at;
+    this.#attributesEnd = 0;
+    if ((flags & (FLAG_KEY | FLAG_HEADERS | FLAG_ATTRIBUTES)) !== 0) {
+      if ((flags & ~FLAGS_KNOWN) !== 0) throw new MalformedError(`record flags ${flags} are unknown`);
+      if ((flags & FLAG_KEY) !== 0) at = this.#skipSized(at);
+      if ((flags & FLAG_HEADERS) !== 0) {
+        at = this.#varint(at);
+        for (let fields = this.#value * 2; fields > 0; fields--) at = this.#skipSized(at);
+      }
+      if ((flags & FLAG_ATTRIBUTES) !== 0) {
+        at = this.#varint(at);
+        this.#attributesStart = at;
+        at += this.#value;
+        this.#attributesEnd = at;
+      }
+    }
+    this.payloadStart = at;
+    if (at > this.end) throw new MalformedError("record is shorter than its fields");
+    return true;
+  }
+
+  /** A copy of the key. */
+  key(): Buffer | undefined {
+    if ((this.#flags & FLAG_KEY) === 0) return undefined;
+    const start = this.#varint(this.#fieldsStart);
+    return Buffer.from(this.buffer.subarray(start, start + this.#value));
+  }
+
+  headers(): Readonly<Record<string, string>> {
+    if ((this.#flags & FLAG_HEADERS) === 0) return NO_HEADERS;
+    let at = this.#fieldsStart;
+    if ((this.#flags & FLAG_KEY) !== 0) at = this.#skipSized(at);
+    at = this.#varint(at);
+    const headers: Record<string, string> = {};
+    for (let count = this.#value; count > 0; count--) {
+      at = this.#varint(at);
+      const name = this.buffer.toString("utf8", at, at + this.#value);
+      at = this.#varint(at + this.#value);
+      // Defined, not assigned, so that a header called __proto__ is just a name.
+      Object.defineProperty(headers, name, {
+        value: this.buffer.toString("utf8", at, at + this.#value),
+        enumerable: true,
+        writable: true,
+        configurable: true,
+      });
+      at += this.#value;
+    }
+    return headers;
+  }
+
+  /** A view of the attributes. */
+  attributes(): Buffer | undefined {
+    return this.#attributesEnd === 0 ? undefined : this.buffer.subarray(this.#attributesStart, this.#attributesEnd);
+  }
+
+  /** A copy of the payload. */
+  payload(): Buffer {
+    const copy = Buffer.allocUnsafe(this.end - this.payloadStart);
+    this.buffer.copy(copy, 0, this.payloadStart, this.end);
+    return copy;
+  }
+
+  /** A view of the payload. */
+  payloadView(): Buffer {
+    return this.buffer.subarray(this.payloadStart, this.end);
+  }
+
+  /** The last varint read; a field because a second return value would be an allocation. */
+  #value = 0;
+
+  #varint(position: number): number {
+    let at = position;
+    let value = 0;
+    let scale = 1;
+    for (let bytes = 0; bytes < VARINT_BYTES_MAX; bytes++) {
+      const byte = this.buffer[at++]!;
+      value += (byte & 127) * scale;
+      if (byte < 128) {
+        this.#value = value;
+        return at;
+      }
+      scale *= 128;
+    }
+    throw new MalformedError("a number is too large");
+  }
+
+  #skipSized(position: number): number {
+    const at = this.#varint(position) + this.#value;
+    if (at > this.end) throw new MalformedError("record is shorter than its fields");
+    return at;
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * Integers as they stand in varve's files: little-endian, and LEB128 varints for what is usually small. All are
+ * unsigned whole numbers up to 2^53 - 1.
+ */
+
+const HIGH = 2 ** 32;
+
+export function putU32(buffer: Uint8Array, position: number, value: number): void {
+  buffer[position] = value;
+  buffer[position + 1] = value >>> 8;
+  buffer[position + 2] = value >>> 16;
+  buffer[position + 3] = value >>> 24;
+}
+
+export function getU32(buffer: Uint8Array, position: number): number {
+  return (
+    (buffer[position]! | (buffer[position + 1]! << 8) | (buffer[position + 2]! << 16) | (buffer[position + 3]! << 24)) >>>
+    0
+  );
+}
+
+export function putU64(buffer: Uint8Array, position: number, value: number): void {
+  putU32(buffer, position, value % HIGH);
+  putU32(buffer, position + 4, Math.floor(value / HIGH));
+}
+
+/** The value, or NaN when it is beyond 2^53 - 1 and therefore never written by varve. */
+export function getU64(buffer: Uint8Array, position: number): number {
+  const value = getU32(buffer, position + 4) * HIGH + getU32(buffer, position);
+  return value <= Number.MAX_SAFE_INTEGER ? value : Number.NaN;
+}
+
+/** Most bytes that a varint takes. */
+export const VARINT_BYTES_MAX = 8;
+
+export function varintBytes(value: number): number {
+  let bytes = 1;
+  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) bytes++;
+  return bytes;
+}
+
+/** Writes a varint and returns the position behind it. */
+export function putVarint(buffer: Uint8Array, position: number, value: number): number {
+  let rest = value;
+  let at = position;
+  while (rest > 0x7fffffff) {
+    buffer[at++] = (rest % 128) | 128;
+    rest = Math.floor(rest / 128);
+  }
+  while (rest > 127) {
+    buffer[at++] = (rest & 127) | 128;
+    rest >>>= 7;
+  }
+  buffer[at++] = rest;
+  return at;
+}
+
+/** Rounds up to a multiple of 8, the alignment of everything that starts with a checksum. */
+export function align8(value: number): number {
+  return value + ((8 - (value % 8)) % 8);
+}
+
+/** Thrown by {@link Decoder} when the bytes cannot be what they should be; callers turn it into ERR_CORRUPT. */
+export class MalformedError extends Error {}
+
+/** Reads integers and byte strings one behind another, never past its end. */
+export class Decoder {
+  readonly buffer: Buffer;
+  position: number;
+  readonly end: number;
+
+  constructor(buffer: Buffer, position = 0, end = buffer.length) {
+    this.buffer = buffer;
+    this.position = position;
+    this.end = end;
+  }
+
+  get done(): boolean {
+    return this.position >= this.end;
+  }
+
+  u8(): number {
+    if (this.position >= this.end) throw new MalformedError("ends too early");
+    return this.buffer[this.position++]!;
+  }
+
+  u32(): number {
+    if (this.position + 4 > this.end) throw new MalformedError("ends too early");
+    const value = getU32(this.buffer, this.position);
+    this.position += 4;
+    return value;
+  }
+
+  varint(): number {
+    let value = 0;
+    let scale = 1;
+    for (let bytes = 0; bytes < VARINT_BYTES_MAX; bytes++) {
+      const byte = this.u8();
+      value += (byte & 127) * scale;
+      if (byte < 128) {
+        if (value > Number.MAX_SAFE_INTEGER) break;
+        return value;
+      }
+      scale *= 128;
+    }
+    throw new MalformedError("a number is too large");
+  }
+
+  /** A view, not a copy. */
+  bytes(length: number): Buffer {
+    if (length > this.end - this.position) throw new MalformedError("ends too early");
+    const view = this.buffer.subarray(this.position, this.position + length);
+    this.position += length;
+    return view;
+  }
+
+  string(): string {
+    return this.bytes(this.varint()).toString("utf8");
+  }
+}
+
+/** A growing buffer for integers and byte strings; reused from one use to the next. */
+export class Encoder {
+  buffer: Buffer;
+  position = 0;
+
+  constructor(capacity: number) {
+    this.buffer = Buffer.allocUnsafeSlow(capacity);
+  }
+
+  /** Makes room for `bytes` more; what is written must stay within it. */
+  reserve(bytes: number): void {
+    const needed = this.position + bytes;
+    if (needed <= this.buffer.length) return;
+    const larger = Buffer.allocUnsafeSlow(Math.max(needed, this.buffer.length * 2));
+    this.buffer.copy(larger, 0, 0, this.position);
+    this.buffer = larger;
+  }
+
+  u8(value: number): void {
+    this.reserve(1);
+    this.buffer[this.position++] = value;
+  }
+
+  u32(value: number): void {
+    this.reserve(4);
+    putU32(this.buffer, this.position, value);
+    this.position += 4;
+  }
+
+  varint(value: number): void {
+    this.reserve(VARINT_BYTES_MAX);
+    this.position = putVarint(this.buffer, this.position, value);
+  }
+
+  bytes(value: Uint8Array): void {
+    this.reserve(value.length);
+    this.buffer.set(value, this.position);
+    this.position += value.length;
+  }
+
+  string(value: string): void {
+    const length = Buffer.byteLength(value);
+    this.varint(length);
+    this.reserve(length);
+    this.buffer.write(value, this.position, "utf8");
+    this.position += length;
+  }
+
+  view(): Buffer {
+    return this.buffer.subarray(0, this.position);
+  }
+}
