@@ -1,0 +1,48 @@
+const SHOWN_CHARS_MAX = 60;
+
+/** A value as it appears in an error message: escaped, on one line, cut. Never throws, never calls the value's code. */
+export function show(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return value.length <= SHOWN_CHARS_MAX
+        ? JSON.stringify(value)
+        : `${JSON.stringify(value.slice(0, SHOWN_CHARS_MAX))}... (${value.length} characters)`;
+    case "number":
+      return Object.is(value, -0) ? "-0" : String(value);
+    case "bigint": {
+      // The digits of a huge BigInt are slow to produce; its size says as much.
+      return value > -(10n ** 30n) && value < 10n ** 30n ? `${value}n` : "a huge BigInt";
+    }
+    case "boolean":
+    case "undefined":
+      return String(value);
+    case "function":
+      return "a function";
+    case "symbol":
+      return "a symbol";
+    case "object":
+      return value === null ? "null" : describeObject(value);
+  }
+}
+
+/** `an array`, `a Date`, `an object`: what kind of object it is, with its article. */
+export function describeObject(value: object): string {
+  if (Array.isArray(value)) return "an array";
+  const name = constructorName(value);
+  if (name === "" || name === "Object") return "an object";
+  return `${/^[AEIOU]/i.test(name) ? "an" : "a"} ${name}`;
+}
+
+function constructorName(value: object): string {
+  let prototype: object | null;
+  try {
+    prototype = Object.getPrototypeOf(value);
+  } catch {
+    return ""; // a proxy that refuses
+  }
+  if (prototype === null) return "";
+  const constructor: unknown = Object.getOwnPropertyDescriptor(prototype, "constructor")?.value;
+  if (typeof constructor !== "function") return "";
+  const name: unknown = Object.getOwnPropertyDescriptor(constructor, "name")?.value;
+  return typeof name === "string" ? name.slice(0, SHOWN_CHARS_MAX) : "";
+}
