@@ -52,24 +52,26 @@ export interface VarveErrorOptions {
 
 /** Registered under a global symbol, so that errors of a second copy of this module are recognised too. */
 const BRAND = Symbol.for("varve.error");
-const NO_DETAILS: ErrorDetails = Object.freeze({});
 
 /** The one error that varve throws. Match on `code`: codes are stable, messages are not. */
 export class VarveError extends Error {
   readonly code: ErrorCode;
   /** Facts for programs, frozen; empty when there are none. */
-  readonly details: ErrorDetails;
+  declare readonly details: ErrorDetails;
 
   static {
-    // On the prototype, as for built-in errors: not repeated among each error's own properties.
-    Object.defineProperty(this.prototype, "name", { value: "VarveError", configurable: true, writable: true });
-    Object.defineProperty(this.prototype, BRAND, { value: true });
+    // On the prototype, as for built-in errors: not repeated wherever an error is printed.
+    Object.defineProperties(VarveError.prototype, {
+      name: { value: "VarveError", configurable: true, writable: true },
+      details: { value: Object.freeze({}), writable: true },
+      [BRAND]: { value: true },
+    });
   }
 
   constructor(code: ErrorCode, message: string, options: VarveErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.code = code;
-    this.details = options.details === undefined ? NO_DETAILS : Object.freeze({ ...options.details });
+    if (options.details !== undefined) this.details = Object.freeze({ ...options.details });
   }
 }
 

@@ -41,8 +41,8 @@ function constructorName(value: object): string {
     return ""; // a proxy that refuses
   }
   if (prototype === null) return "";
-  const constructor: unknown = Object.getOwnPropertyDescriptor(prototype, "constructor")?.value;
-  if (typeof constructor !== "function") return "";
-  const name: unknown = Object.getOwnPropertyDescriptor(constructor, "name")?.value;
+  const maker: unknown = Object.getOwnPropertyDescriptor(prototype, "constructor")?.value;
+  if (typeof maker !== "function") return "";
+  const name: unknown = Object.getOwnPropertyDescriptor(maker, "name")?.value;
   return typeof name === "string" ? name.slice(0, SHOWN_CHARS_MAX) : "";
 }

@@ -1,0 +1,397 @@
+/**
+ * Options, checked once at the edge: unknown ones are refused by name, durations and sizes become numbers, what was left
+ * out gets its default, and the result is frozen. Everything inside varve sees only what these functions return. All of
+ * them throw `ERR_OPTION`.
+ */
+
+import { bytes, type Codec } from "./codec.js";
+import type { Durability, Duration, Headers, Logger, LogPosition } from "./contract.js";
+import { assert, VarveError } from "./errors.js";
+import {
+  abortSignal,
+  choice,
+  deliveries,
+  duration,
+  flag,
+  integer,
+  isMessageKey,
+  isOffset,
+  messageHeaders,
+  messageKey,
+  moment,
+  nested,
+  number,
+  type Option,
+  optional,
+  optionError,
+  parseHeaders,
+  position,
+  refused,
+  required,
+  resolver,
+  size,
+  strings,
+  type Table,
+  withMethods,
+  without,
+} from "./option-table.js";
+import { show } from "./show.js";
+import { formatBytes } from "./units.js";
+
+const SECOND_MS = 1000;
+const DAY_MS = 86_400 * SECOND_MS;
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+
+export const LEASE_MS_MAX = 30 * DAY_MS;
+export const DELAY_MS_MAX = 3650 * DAY_MS;
+/** A timer of the platform holds 2^31 - 1 ms, a little more than 24 days. */
+export const WAIT_MS_MAX = 24 * DAY_MS;
+export const ATTEMPTS_MAX = 65_535;
+export const WAL_FILE_BYTES_MIN = 256 * KIB;
+/** What a WAL file must hold besides two of the largest messages. */
+export const WAL_FILE_SPARE_BYTES = 64 * KIB;
+export const DEQUEUE_BATCH_MAX = 65_536;
+export const FAILURE_TEXT_BYTES_MAX = KIB;
+
+/** "Not given": the directory's own durability applies. */
+function durabilityOverride(): Option<Durability | undefined> {
+  return optional(choice<Durability>("durability", ["sync", "async"], "sync"));
+}
+
+// ------------------------------------------------------------------------------------------------------------ opening
+
+export interface ResolvedOpenOptions {
+  readonly durability: Durability;
+  readonly syncIntervalMs: number;
+  readonly create: boolean;
+  readonly maxMessageBytes: number;
+  readonly walFileBytes: number;
+  readonly segmentBytes: number;
+  readonly cacheBytes: number;
+  readonly maxOpenFiles: number;
+  readonly logger: Logger;
+}
+
+const SILENT: Logger = Object.freeze({
+  debug() {},
+  info() {},
+  warn() {},
+  error() {},
+});
+
+const OPEN: Table<ResolvedOpenOptions> = {
+  durability: choice<Durability>("durability", ["sync", "async"], "sync"),
+  syncIntervalMs: duration("syncInterval", 1, 60 * SECOND_MS, 50),
+  create: flag("create", true),
+  maxMessageBytes: size("maxMessageBytes", 1, GIB / 2, 16 * MIB),
+  walFileBytes: size("walFileBytes", WAL_FILE_BYTES_MIN, GIB, 64 * MIB),
+  segmentBytes: size("segmentBytes", 64 * KIB, GIB, 64 * MIB),
+  cacheBytes: size("cacheBytes", 4 * MIB, 1024 * GIB, 16 * MIB),
+  maxOpenFiles: integer("maxOpenFiles", 8, 1_000_000, 128),
+  logger: withMethods<Logger>("logger", ["debug", "info", "warn", "error"], SILENT),
+};
+assert(
+  OPEN.walFileBytes.default >= 2 * OPEN.maxMessageBytes.default + WAL_FILE_SPARE_BYTES,
+  "the defaults of walFileBytes and maxMessageBytes fit each other",
+);
+
+const resolveOpen = resolver("open()", OPEN);
+
+export function resolveOpenOptions(options?: unknown): ResolvedOpenOptions {
+  const resolved = resolveOpen(options);
+  const messageBytesMax = Math.floor((resolved.walFileBytes - WAL_FILE_SPARE_BYTES) / 2);
+  if (resolved.maxMessageBytes <= messageBytesMax) return resolved;
+  if ((options as { maxMessageBytes?: unknown }).maxMessageBytes === undefined) {
+    // Only a small WAL file was asked for: the default gives way.
+    return Object.freeze({ ...resolved, maxMessageBytes: messageBytesMax });
+  }
+  throw optionError(
+    "maxMessageBytes",
+    `walFileBytes must be at least twice maxMessageBytes plus ${formatBytes(WAL_FILE_SPARE_BYTES)}: with walFileBytes ` +
+      `${resolved.walFileBytes} (${formatBytes(resolved.walFileBytes)}), maxMessageBytes can be at most ${messageBytesMax}; ` +
+      `got ${resolved.maxMessageBytes} (${formatBytes(resolved.maxMessageBytes)})`,
+  );
+}
+
+/** Also `transaction()`, `appendBatch()`, `ack()`, ... : calls whose only option is the durability. */
+export interface ResolvedCommitOptions {
+  readonly durability: Durability | undefined;
+}
+
+const COMMIT: Table<ResolvedCommitOptions> = { durability: durabilityOverride() };
+
+export const resolveCommitOptions = resolver("the call", COMMIT);
+
+// ---------------------------------------------------------------------------------------------------------- log queue
+
+export interface ResolvedLogOptions {
+  readonly codec: Codec<unknown, unknown>;
+}
+
+function codecOption(): Option<Codec<unknown, unknown>> {
+  return withMethods<Codec<unknown, unknown>>("codec", ["encode", "decode"], bytes() as Codec<unknown, unknown>);
+}
+
+export const resolveLogOptions = resolver<ResolvedLogOptions>("openLog()", { codec: codecOption() });
+
+export interface ResolvedAppendOptions extends ResolvedCommitOptions {
+  readonly key: string | Uint8Array | undefined;
+  readonly headers: Headers | undefined;
+}
+
+const APPEND: Table<ResolvedAppendOptions> = {
+  ...COMMIT,
+  key: messageKey("key"),
+  headers: messageHeaders("headers"),
+};
+
+export const resolveAppendOptions = resolver("append()", APPEND);
+export const resolveTransactionAppendOptions = resolver(
+  "append() in a transaction",
+  without<ResolvedAppendOptions, "durability">(APPEND, "durability"),
+);
+
+export interface ResolvedTailOptions {
+  readonly from: LogPosition;
+  readonly signal: AbortSignal | undefined;
+}
+
+export const resolveTailOptions = resolver<ResolvedTailOptions>("tail()", {
+  from: position("from", "end"),
+  signal: abortSignal("signal"),
+});
+
+export interface ResolvedBatchesOptions {
+  readonly from: LogPosition;
+  readonly maxBytes: number;
+  readonly follow: boolean;
+  readonly signal: AbortSignal | undefined;
+}
+
+export const resolveBatchesOptions = resolver<ResolvedBatchesOptions>("batches()", {
+  from: position("from", "start"),
+  maxBytes: size("maxBytes", 1, GIB, MIB),
+  follow: flag("follow", false),
+  signal: abortSignal("signal"),
+});
+
+// --------------------------------------------------------------------------------------------------------- task queue
+
+/** How a task queue treats its tasks; stored with the queue. */
+export interface TaskConfig {
+  readonly leaseMs: number;
+  /** 0: unlimited. */
+  readonly maxAttempts: number;
+  readonly backoff: BackoffConfig;
+}
+
+export interface BackoffConfig {
+  readonly initialMs: number;
+  readonly maxMs: number;
+  readonly factor: number;
+  readonly jitter: number;
+}
+
+export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
+  leaseMs: 30 * SECOND_MS,
+  maxAttempts: 5,
+  backoff: Object.freeze({ initialMs: SECOND_MS, maxMs: 300 * SECOND_MS, factor: 2, jitter: 0.2 }),
+});
+
+type Given<T> = { readonly [K in keyof T]: T[K] | undefined };
+
+/** The options of `openTask()`; `undefined` for what was not given. */
+export interface ResolvedTaskOptions {
+  readonly codec: Codec<unknown, unknown>;
+  readonly leaseMs: number | undefined;
+  readonly maxAttempts: number | undefined;
+  readonly backoff: Given<BackoffConfig> | undefined;
+}
+
+function leaseOption(): Option<number | undefined> {
+  return optional(duration("lease", 1, LEASE_MS_MAX));
+}
+
+export const resolveTaskOptions = resolver<ResolvedTaskOptions>("openTask()", {
+  codec: codecOption(),
+  leaseMs: leaseOption(),
+  maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
+  backoff: nested<Given<BackoffConfig>>("backoff", "backoff", {
+    initialMs: optional(duration("initial", 0, DELAY_MS_MAX)),
+    maxMs: optional(duration("max", 0, DELAY_MS_MAX)),
+    factor: optional(number("factor", 1, 100)),
+    jitter: optional(number("jitter", 0, 1)),
+  }),
+});
+
+/** What was given replaces what is stored (or the defaults, for a new queue), member by member. */
+export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedTaskOptions): TaskConfig {
+  const base = stored ?? DEFAULT_TASK_CONFIG;
+  let initialMs = given.backoff?.initialMs ?? base.backoff.initialMs;
+  let maxMs = given.backoff?.maxMs ?? base.backoff.maxMs;
+  if (initialMs > maxMs) {
+    // Of the two, the one that was given holds and the other follows.
+    if (given.backoff?.maxMs === undefined) maxMs = initialMs;
+    else if (given.backoff.initialMs === undefined) initialMs = maxMs;
+    else {
+      throw optionError("backoff.max", `backoff.max (${maxMs} ms) must not be below backoff.initial (${initialMs} ms)`);
+    }
+  }
+  return Object.freeze({
+    leaseMs: given.leaseMs ?? base.leaseMs,
+    maxAttempts: given.maxAttempts ?? base.maxAttempts,
+    backoff: Object.freeze({
+      initialMs,
+      maxMs,
+      factor: given.backoff?.factor ?? base.backoff.factor,
+      jitter: given.backoff?.jitter ?? base.backoff.jitter,
+    }),
+  });
+}
+
+export interface ResolvedEnqueueOptions extends ResolvedCommitOptions {
+  readonly key: string | Uint8Array | undefined;
+  readonly headers: Headers | undefined;
+  /** 0: no delay. */
+  readonly delayMs: number;
+  /** Wall clock, milliseconds since 1970. */
+  readonly atMs: number | undefined;
+  /** 0: unlimited; `undefined`: the queue's. */
+  readonly maxAttempts: number | undefined;
+}
+
+const ENQUEUE: Table<ResolvedEnqueueOptions> = {
+  ...APPEND,
+  delayMs: duration("delay", 0, DELAY_MS_MAX),
+  atMs: moment("at"),
+  maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
+};
+
+export const resolveEnqueueOptions = oneDueTime(resolver("enqueue()", ENQUEUE));
+export const resolveEnqueueBatchOptions = oneDueTime(
+  resolver("enqueueBatch()", without<ResolvedEnqueueOptions, "key" | "headers">(ENQUEUE, "key", "headers")),
+);
+export const resolveTransactionEnqueueOptions = oneDueTime(
+  resolver("enqueue() in a transaction", without<ResolvedEnqueueOptions, "durability">(ENQUEUE, "durability")),
+);
+
+function oneDueTime<R extends { readonly atMs: number | undefined }>(
+  resolve: (options: unknown) => R,
+): (options?: unknown) => R {
+  return (options) => {
+    const resolved = resolve(options);
+    if (resolved.atMs !== undefined && (options as { delay?: unknown }).delay !== undefined) {
+      throw optionError("at", "give either at or delay, not both");
+    }
+    return resolved;
+  };
+}
+
+export interface ResolvedDequeueOptions extends ResolvedCommitOptions {
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+  readonly leaseMs: number | undefined;
+}
+
+const DEQUEUE: Table<ResolvedDequeueOptions> = {
+  ...COMMIT,
+  waitMs: duration("wait", 0, WAIT_MS_MAX),
+  signal: abortSignal("signal"),
+  leaseMs: leaseOption(),
+};
+
+export const resolveDequeueOptions = resolver("dequeue()", DEQUEUE);
+
+export interface ResolvedDequeueBatchOptions extends ResolvedDequeueOptions {
+  readonly max: number;
+}
+
+export const resolveDequeueBatchOptions = resolver<ResolvedDequeueBatchOptions>("dequeueBatch()", {
+  ...DEQUEUE,
+  max: required(integer("max", 1, DEQUEUE_BATCH_MAX)),
+});
+
+export interface ResolvedNackOptions extends ResolvedCommitOptions {
+  /** `undefined`: the queue's backoff. */
+  readonly delayMs: number | undefined;
+  /** At most {@link FAILURE_TEXT_BYTES_MAX} bytes of UTF-8. */
+  readonly error: string | undefined;
+}
+
+const NACK: Table<ResolvedNackOptions> = {
+  ...COMMIT,
+  delayMs: optional(duration("delay", 0, DELAY_MS_MAX)),
+  error: { name: "error", default: undefined, parse: parseFailure },
+};
+
+export const resolveNackOptions = resolver("nack()", NACK);
+export const resolveTransactionNackOptions = resolver(
+  "nack() in a transaction",
+  without<ResolvedNackOptions, "durability">(NACK, "durability"),
+);
+
+function parseFailure(value: unknown, option: string): string {
+  if (typeof value !== "string" && !(value instanceof Error)) throw refused(option, "a string or an Error", value);
+  return cutUtf8(typeof value === "string" ? value : `${value.name}: ${value.message}`, FAILURE_TEXT_BYTES_MAX);
+}
+
+/** At most `bytesMax` bytes of UTF-8, cut between characters. */
+function cutUtf8(text: string, bytesMax: number): string {
+  // A character takes at least a byte: what lies beyond is cut before it costs anything.
+  const wellFormed = text.slice(0, bytesMax).toWellFormed();
+  const encoded = Buffer.from(wellFormed);
+  if (encoded.length <= bytesMax) return wellFormed;
+  let end = bytesMax;
+  while ((encoded[end]! & 0xc0) === 0x80) end--; // a continuation byte: its character began before the limit
+  return encoded.toString("utf8", 0, end);
+}
+
+/** The second argument of `extend()`; `undefined` for the queue's lease. */
+export function resolveLease(lease: Duration | undefined): number | undefined {
+  return lease === undefined ? undefined : LEASE.parse(lease, "lease");
+}
+
+const LEASE = leaseOption();
+
+export interface ResolvedDeadReadOptions {
+  /** Offset of the last one already read. */
+  readonly after: number | undefined;
+  readonly limit: number;
+}
+
+export const resolveDeadReadOptions = resolver<ResolvedDeadReadOptions>("dead.read()", {
+  after: optional(integer("after", 0, Number.MAX_SAFE_INTEGER)),
+  limit: integer("limit", 1, 100_000, 1000),
+});
+
+export interface ResolvedDeadSelection {
+  readonly ids: readonly string[] | undefined;
+  /** `undefined`: all. */
+  readonly limit: number | undefined;
+}
+
+export const resolveDeadSelection = resolver<ResolvedDeadSelection>("the selection of dead letters", {
+  ids: strings("ids"),
+  limit: optional(integer("limit", 1, Number.MAX_SAFE_INTEGER)),
+});
+
+// ---------------------------------------------------------------------------------------------------------- arguments
+
+/** @throws VarveError `ERR_ARGUMENT` */
+export function checkOffset(value: unknown, argument = "offset"): number {
+  if (isOffset(value)) return value;
+  throw new VarveError("ERR_ARGUMENT", `${argument} must be a whole number from 0 to 2^53 - 1; got ${show(value)}`);
+}
+
+/** The key of a message, wherever it was given. */
+export function checkMessageKey(value: unknown): string | Uint8Array | undefined {
+  if (value === undefined || isMessageKey(value)) return value;
+  throw refused("key", "a well-formed string or a Uint8Array", value);
+}
+
+/** The headers of a message, wherever they were given. */
+export function checkMessageHeaders(value: unknown): Headers | undefined {
+  return value === undefined ? undefined : parseHeaders(value, "headers");
+}
