@@ -1,0 +1,7 @@
+/** npm run build */
+
+import { build, checkNode, install } from "./setup.mjs";
+
+checkNode();
+install();
+await build();
