@@ -1,0 +1,117 @@
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { Durability, LogPosition } from "../api/contract.js";
+import { parseDuration } from "../api/units.js";
+
+/** Options that every command has. */
+export interface CommonOptions {
+  readonly dataDir: string;
+  readonly json: boolean;
+  readonly quiet: boolean;
+  readonly durability: Durability | undefined;
+}
+
+export const DEFAULT_DATA_DIR = "./data";
+
+function commonOptions(): Option[] {
+  return [
+    new Option("-d, --data-dir <dir>", "the directory that holds the queues")
+      .env("VARVE_DATA_DIR")
+      .default(DEFAULT_DATA_DIR),
+    new Option(
+      "--durability <mode>",
+      "when a change counts as done: on the disk, or with the operating system",
+    ).choices(["sync", "async"]),
+    new Option("--json", "print JSON, one value per line").default(false),
+    new Option("-q, --quiet", "print data and errors only").default(false),
+  ];
+}
+
+/** Gives a command the common options, under their own heading in its help. */
+export function withCommonOptions(command: Command): Command {
+  for (const option of commonOptions()) command.addOption(option.helpGroup("Common options:"));
+  return command;
+}
+
+/** What holds for this run: options may stand before the command's name as well as behind it; behind it wins. */
+export function resolveCommonOptions(command: Command): CommonOptions {
+  const resolved: Record<string, unknown> = {};
+  for (const name of commonOptions().map((option) => option.attributeName())) {
+    let holder = command;
+    while (holder.getOptionValueSource(name) !== "cli" && holder.parent !== null) holder = holder.parent;
+    if (holder.getOptionValueSource(name) !== "cli") holder = command;
+    resolved[name] = holder.getOptionValue(name);
+  }
+  return resolved as unknown as CommonOptions;
+}
+
+/** Parses a whole number of at least `least`. */
+export function wholeNumber(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < least) {
+      throw new InvalidArgumentError(`It must be a whole number, ${least} or more.`);
+    }
+    return value;
+  };
+}
+
+/** A duration with its unit. Which ones are allowed is the queue's to say. */
+export function duration(text: string): string {
+  try {
+    parseDuration(text, "");
+  } catch {
+    throw new InvalidArgumentError("It must be a duration with a unit, such as 250ms, 30s, 5m, 2h or 7d.");
+  }
+  return text;
+}
+
+export function finiteNumber(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value)) throw new InvalidArgumentError("It must be a number.");
+  return value;
+}
+
+/** A number of attempts; "unlimited" for tasks that never die. The queue checks the range. */
+export function attempts(text: string): number {
+  return text === "unlimited" ? Number.POSITIVE_INFINITY : wholeNumber(1)(text);
+}
+
+/** ISO 8601, so that it means the same everywhere: "2026-07-01", "2026-07-01T09:30", "2026-07-01T09:30:00Z". */
+export function moment(text: string): Date {
+  const value = new Date(text);
+  if (!/^\d{4}-\d{2}-\d{2}/.test(text) || Number.isNaN(value.getTime())) {
+    throw new InvalidArgumentError("It must be an ISO time such as 2026-07-01T09:30:00Z.");
+  }
+  return value;
+}
+
+/** Where reading starts: "start", "end", an offset or an ISO time. */
+export function position(text: string): LogPosition {
+  if (text === "start" || text === "end") return text;
+  if (/^\d+$/.test(text)) return wholeNumber(0)(text);
+  try {
+    return moment(text);
+  } catch {
+    throw new InvalidArgumentError('It must be "start", "end", an offset or an ISO time.');
+  }
+}
+
+/** Collects `--header name=value`, repeatable. */
+export function header(text: string, previous: Record<string, string> | undefined): Record<string, string> {
+  const equals = text.indexOf("=");
+  if (equals < 1) throw new InvalidArgumentError("It must have the form name=value.");
+  // A definition rather than an assignment: a header may be called __proto__.
+  const headers = { ...previous };
+  Object.defineProperty(headers, text.slice(0, equals), {
+    value: text.slice(equals + 1),
+    enumerable: true,
+    configurable: true,
+    writable: true,
+  });
+  return headers;
+}
+
+/** Collects a repeatable option into an array. */
+export function several(text: string, previous: readonly string[] | undefined): string[] {
+  return [...(previous ?? []), text];
+}

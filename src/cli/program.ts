@@ -1,0 +1,66 @@
+import { Command } from "commander";
+import { registerBench } from "../bench/command.js";
+import { registerAppend } from "./commands/append.js";
+import { registerCreate } from "./commands/create.js";
+import { registerDead } from "./commands/dead.js";
+import { registerDequeue } from "./commands/dequeue.js";
+import { registerDump } from "./commands/dump.js";
+import { registerEnqueue } from "./commands/enqueue.js";
+import { registerQueues } from "./commands/queues.js";
+import { registerRead, registerTail } from "./commands/read.js";
+import { registerSettle } from "./commands/settle.js";
+import { registerStats } from "./commands/stats.js";
+import { registerVerify } from "./commands/verify.js";
+import { EXIT_CODES_HELP } from "./exit.js";
+import { painter } from "./format.js";
+import { withCommonOptions } from "./options.js";
+
+/** The whole command line. Parsing errors are thrown, not printed. */
+export function buildProgram(version: string): Command {
+  const paint = painter(process.stdout);
+  const program = new Command("varve")
+    .description(
+      "A durable message queue in a directory: logs that are appended to and replayed, and tasks that are leased until they are done.",
+    )
+    .version(version, "-V, --version", "print the version")
+    .helpOption("-h, --help", "print this help")
+    .helpCommand("help [command]", "print the help of a command")
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({ outputError: () => {} })
+    .configureHelp({ styleTitle: (title) => paint("bold", title) });
+  withCommonOptions(program).addHelpText(
+    "after",
+    `
+A queue's type is part of what it is: the log "a" and the task queue "a" are two queues. While a command works, the
+directory is its own; a second process is told who owns it. Messages, keys and headers are UTF-8 text; other bytes
+come out as {"base64": "..."} with --json. Failures go to standard error as "varve: ERR_CODE message".
+
+${EXIT_CODES_HELP}
+
+Examples:
+  $ varve append events "hello"
+  $ varve read events
+  $ varve enqueue jobs "resize cat.png"
+  $ varve dequeue jobs --wait 30s`,
+  );
+
+  program.commandsGroup("Queues:");
+  registerCreate(program);
+  registerQueues(program);
+  registerStats(program);
+  program.commandsGroup("Logs:");
+  registerAppend(program);
+  registerRead(program);
+  registerTail(program);
+  program.commandsGroup("Tasks:");
+  registerEnqueue(program);
+  registerDequeue(program);
+  registerSettle(program);
+  registerDead(program);
+  program.commandsGroup("Files and speed:");
+  registerVerify(program);
+  registerDump(program);
+  registerBench(program);
+  return program;
+}
