@@ -5,8 +5,8 @@ export function show(value: unknown): string {
   switch (typeof value) {
     case "string":
       return value.length <= SHOWN_CHARS_MAX
-        ? JSON.stringify(value)
-        : `${JSON.stringify(value.slice(0, SHOWN_CHARS_MAX))}... (${value.length} characters)`;
+        ? quote(value)
+        : `${quote(value.slice(0, SHOWN_CHARS_MAX))}... (${value.length} characters)`;
     case "number":
       return Object.is(value, -0) ? "-0" : String(value);
     case "bigint": {
@@ -23,6 +23,14 @@ export function show(value: unknown): string {
     case "object":
       return value === null ? "null" : describeObject(value);
   }
+}
+
+/** Quoted, with nothing left in it that could break a line, hide, or turn the direction of the text. */
+function quote(text: string): string {
+  return JSON.stringify(text).replace(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`,
+  );
 }
 
 /** `an array`, `a Date`, `an object`: what kind of object it is, with its article. */

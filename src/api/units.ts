@@ -99,14 +99,18 @@ export function formatBytes(bytes: number): string {
 /** `units` from the largest to the one of size 1. */
 function scale(value: number, units: readonly (readonly [name: string, size: number])[]): string {
   const magnitude = Math.abs(value);
-  let shown = `${Math.round(value * 10) / 10}${units[units.length - 1]![0]}`;
-  for (const [name, size] of units) {
-    // Compared after rounding: 1023.99 KiB reads "1MiB", not "1024KiB".
-    const rounded = Math.round((magnitude / size) * 10) / 10;
-    if (rounded >= 1) {
-      shown = `${value < 0 ? "-" : ""}${rounded}${name}`;
-      break;
-    }
+  let index = units.findIndex(([, size]) => magnitude >= size);
+  if (index === -1) index = units.length - 1;
+  let rounded = roundToTenth(magnitude / units[index]![1]);
+  const larger = units[index - 1];
+  if (larger !== undefined && rounded * units[index]![1] >= larger[1]) {
+    // Rounded up to a whole one of the next unit: "1MiB", not "1024KiB".
+    index -= 1;
+    rounded = roundToTenth(magnitude / larger[1]);
   }
-  return shown;
+  return `${value < 0 ? "-" : ""}${rounded}${units[index]![0]}`;
+}
+
+function roundToTenth(value: number): number {
+  return Math.round(value * 10) / 10;
 }
