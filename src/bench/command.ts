@@ -1,0 +1,285 @@
+import { availableParallelism, cpus } from "node:os";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { Durability } from "../api/contract.js";
+import { formatBytes, formatDuration, parseDuration, parseSize } from "../api/units.js";
+import { nodeOptionsOf, runInChild, serveParent } from "./child.js";
+import { EXPERIMENTS } from "./experiments.js";
+import { benchOpen } from "./open.js";
+import { ProgressBar } from "./progress.js";
+import { benchQueues } from "./queues.js";
+import { backlogReport, openReport, queuesReport, runReport } from "./report.js";
+import { benchRun, type OnProgress } from "./run.js";
+import { withScratch } from "./scratch.js";
+import { WORKLOADS } from "./workloads.js";
+
+interface CommonOptions {
+  readonly dataDir: string;
+  readonly json: boolean;
+  readonly quiet: boolean;
+  readonly durability: Durability;
+  readonly messageSize: number;
+  readonly rounds: number;
+}
+
+function count(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < least) {
+      throw new InvalidArgumentError(`It must be a whole number, ${least} or more.`);
+    }
+    return value;
+  };
+}
+
+function size(text: string): number {
+  try {
+    return parseSize(/^\d+$/.test(text) ? Number(text) : text, "");
+  } catch {
+    throw new InvalidArgumentError("It must be a size, such as 1024, 512KiB or 10GiB.");
+  }
+}
+
+function duration(text: string): number {
+  try {
+    return parseDuration(text, "");
+  } catch {
+    throw new InvalidArgumentError("It must be a duration, such as 500ms, 20s or 2m.");
+  }
+}
+
+function names(text: string): string[] {
+  return text.split(",").map((name) => name.trim());
+}
+
+function withCommon(command: Command, rounds: number, messageSize = 1024): Command {
+  return command
+    .option("-d, --data-dir <dir>", "where to make a directory for the benchmark; it is removed afterwards", ".")
+    .addOption(
+      new Option("--durability <mode>", "when a change counts as done: on the disk, or with the operating system")
+        .choices(["sync", "async"])
+        .default("async"),
+    )
+    .option("--message-size <size>", "payload of a message", size, messageSize)
+    .option("--rounds <n>", "measured rounds, after one to warm up", count(1), rounds)
+    .option("--json", "print the results as JSON", false)
+    .option("-q, --quiet", "no progress bar", false);
+}
+
+function semiSpaceOption(): Option {
+  return new Option(
+    "--semi-space <mib>",
+    "start the measured process with --max-semi-space-size: less memory for Node's young objects",
+  ).argParser(count(1));
+}
+
+/** Options may stand before the command too: what is asked for at any level holds. */
+function asked(command: Command, flag: "json" | "quiet"): boolean {
+  for (let at: Command | null = command; at !== null; at = at.parent) {
+    if (at.getOptionValue(flag) === true) return true;
+  }
+  return false;
+}
+
+/** What the figures depend on besides the options. */
+function machine() {
+  return {
+    node: process.version,
+    nodeOptions: [process.env.NODE_OPTIONS ?? "", ...process.execArgv].filter((option) => option !== ""),
+    platform: `${process.platform} ${process.arch}`,
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores: availableParallelism(),
+  };
+}
+
+/** Sets what a benchmark does: it runs in a scratch directory, then its result is printed. */
+function benchmark<O extends CommonOptions, R>(
+  command: Command,
+  body: (directory: string, options: O, onProgress: OnProgress) => Promise<R>,
+  describe: (options: O) => string,
+  report: (result: R, options: O, dim: boolean) => string,
+): void {
+  command.action(async (options: O) => {
+    const json = asked(command, "json");
+    const progress = new ProgressBar(!json && !asked(command, "quiet"));
+    const settings = machine();
+    const result = await withScratch(options.dataDir, (directory) => body(directory, options, progress.update)).finally(
+      () => progress.clear(),
+    );
+    const { dataDir: _dataDir, json: _json, quiet: _quiet, ...parameters } = options;
+    if (json) {
+      process.stdout.write(`${JSON.stringify({ benchmark: command.name(), machine: settings, parameters, result })}\n`);
+      return;
+    }
+    const { node, nodeOptions, platform, cpu, cores } = settings;
+    const started = nodeOptions.length === 0 ? "default Node options" : nodeOptions.join(" ");
+    const dim = process.stdout.isTTY === true && !process.env.NO_COLOR;
+    process.stdout.write(
+      `${describe(options)}\n${options.durability}, ${options.rounds} rounds: median (min - max)\n` +
+        `node ${node} (${started}), ${platform}, ${cores} x ${cpu}\n\n${report(result, options, dim)}\n`,
+    );
+  });
+}
+
+interface RunOptions extends CommonOptions {
+  readonly bytes: number;
+  readonly batch: number;
+  readonly workers: number;
+  readonly concurrency: number;
+  readonly queues: number;
+  readonly roundLimit: number;
+  readonly only: readonly string[];
+}
+
+function registerRun(parent: Command): void {
+  const command = withCommon(
+    parent
+      .command("run")
+      .summary("throughput, latency and memory of every operation")
+      .description(
+        "Appends, scans, reads, enqueues and works off tasks, round by round in turn with bare loops over system calls that move the same bytes. Prints throughput, latency, memory and the ratio to those loops.",
+      ),
+    5,
+  )
+    .option("--bytes <size>", "payload bytes of each workload, over all rounds", size, 1024 ** 3)
+    .option("--batch <n>", "messages in a batch", count(1), 64)
+    .option("--workers <n>", "loops that work in batches", count(1), 8)
+    .option("--concurrency <n>", "loops that work one by one", count(1), 64)
+    .option("--queues <n>", "queues that the work goes round", count(1), 1)
+    .option("--round-limit <duration>", "a round ends after this time, done or not", duration, 20_000)
+    .option("--only <names>", `comma-separated: ${WORKLOADS.map(({ name }) => name).join(", ")}`, names, [])
+    .addHelpText("after", "\nExample:\n  $ varve bench run --bytes 10GiB --durability sync");
+  benchmark(
+    command,
+    (directory, options: RunOptions, onProgress) =>
+      benchRun(
+        directory,
+        { ...options, messageBytes: options.messageSize, roundLimitMs: options.roundLimit },
+        onProgress,
+      ),
+    ({ bytes, messageSize, queues, roundLimit }) =>
+      `varve bench run: ${formatBytes(bytes)} per workload, messages of ${formatBytes(messageSize)}, ` +
+      `${queues} queue${queues === 1 ? "" : "s"}, at most ${formatDuration(roundLimit)} a round`,
+    (results, _options, dim) => runReport(results, dim),
+  );
+}
+
+interface BacklogOptions extends CommonOptions {
+  readonly tasks: number;
+  readonly roundTasks: number;
+  readonly batch: number;
+  readonly workers: number;
+  readonly concurrency: number;
+  readonly semiSpace?: number;
+}
+
+function childText(semiSpaceMiB: number | undefined): string {
+  const options = nodeOptionsOf({ semiSpaceMiB });
+  return options.length === 0 ? "a process with default options" : `a process with ${options.join(" ")}`;
+}
+
+function registerBacklog(parent: Command): void {
+  const command = withCommon(
+    parent
+      .command("backlog")
+      .summary("memory and speed with millions of tasks waiting")
+      .description(
+        "Fills a task queue and compares memory and the speed of enqueue + dequeue + ack with those of an empty queue in the same process.",
+      ),
+    5,
+  )
+    .option("--tasks <n>", "tasks that wait", count(1), 8_388_608)
+    .option("--round-tasks <n>", "tasks that pass through a queue in a round", count(1), 131_072)
+    .option("--batch <n>", "messages in a batch", count(1), 64)
+    .option("--workers <n>", "loops that work in batches", count(1), 8)
+    .option("--concurrency <n>", "loops that work one by one", count(1), 64)
+    .addOption(semiSpaceOption());
+  benchmark(
+    command,
+    (directory, options: BacklogOptions, onProgress) =>
+      runInChild(
+        "backlog",
+        { ...options, directory: `${directory}/data`, messageBytes: options.messageSize },
+        { semiSpaceMiB: options.semiSpace, onProgress },
+      ),
+    ({ tasks, messageSize, semiSpace }) =>
+      `varve bench backlog: ${tasks.toLocaleString("en-US")} tasks of ${formatBytes(messageSize)} waiting, in ${childText(semiSpace)}`,
+    (result, _options, dim) => backlogReport(result, dim),
+  );
+}
+
+interface OpenOptions extends CommonOptions {
+  readonly few: number;
+  readonly many: number;
+  readonly tail: number;
+  readonly semiSpace?: number;
+}
+
+function registerOpen(parent: Command): void {
+  const command = withCommon(
+    parent
+      .command("open")
+      .summary("time to open a small and a large directory")
+      .description(
+        "Times opening after a clean close and after kill -9, each time in a new process, with few and with many records.",
+      ),
+    5,
+    128,
+  )
+    .option("--few <n>", "records in the small directory", count(1), 10_000)
+    .option("--many <n>", "records in the large directory", count(1), 10_000_000)
+    .option("--tail <size>", "bytes appended to another log before each kill", size, 48 * 1024 ** 2)
+    .addOption(semiSpaceOption());
+  benchmark(
+    command,
+    (directory, options: OpenOptions, onProgress) =>
+      benchOpen(
+        directory,
+        { ...options, messageBytes: options.messageSize, tailBytes: options.tail, semiSpaceMiB: options.semiSpace },
+        onProgress,
+      ),
+    ({ messageSize, tail, semiSpace }) =>
+      `varve bench open: records of ${formatBytes(messageSize)}, ${formatBytes(tail)} written before each kill, ` +
+      `each time in ${childText(semiSpace)}`,
+    (result, _options, dim) => openReport(result, dim),
+  );
+}
+
+interface QueuesOptions extends CommonOptions {
+  readonly queues: number;
+  readonly concurrency: number;
+  readonly roundMessages: number;
+}
+
+function registerQueues(parent: Command): void {
+  const command = withCommon(
+    parent
+      .command("queues")
+      .summary("speed, memory and open files with thousands of queues")
+      .description("Appends to many queues in turn and compares with appends to a single one. Counts open files."),
+    5,
+  )
+    .option("--queues <n>", "queues in the directory", count(1), 10_000)
+    .option("--round-messages <n>", "messages in a round", count(1), 262_144)
+    .option("--concurrency <n>", "appends at a time", count(1), 64);
+  benchmark(
+    command,
+    (directory, options: QueuesOptions, onProgress) =>
+      benchQueues(directory, { ...options, messageBytes: options.messageSize }, onProgress),
+    ({ queues, messageSize }) =>
+      `varve bench queues: ${queues.toLocaleString("en-US")} queues, messages of ${formatBytes(messageSize)}`,
+    (result, { queues }, dim) => queuesReport(result, queues, dim),
+  );
+}
+
+/** Adds `bench` with its benchmarks to the command line. */
+export function registerBench(program: Command): void {
+  const bench = program
+    .command("bench")
+    .summary("measure varve on this machine")
+    .description("Measures varve on this machine, in a directory of its own that is removed afterwards.");
+  registerRun(bench);
+  registerBacklog(bench);
+  registerOpen(bench);
+  registerQueues(bench);
+  bench.command("child", { hidden: true }).action(() => serveParent(EXPERIMENTS));
+}
