@@ -101,8 +101,10 @@ function offences({ path, imports, ambient }: Module): string[] {
       if (OUTSIDE.test(target) && !open) found.push(`${path} imports ${target}`);
     } else if (target.startsWith(".")) {
       const to = posix.normalize(posix.join(posix.dirname(path), target));
-      if (to.startsWith("..") || !to.endsWith(".js"))
+      if (to.startsWith("..") || !to.endsWith(".js")) {
         found.push(`${path} imports ${target}, which is no module of src/`);
+        continue;
+      }
       const toLayer = layerOf(to.replace(/\.js$/, ".ts"));
       if (toLayer !== layer && !allowed.includes(toLayer))
         found.push(`${path} (${layer}) imports ${target} (${toLayer})`);
