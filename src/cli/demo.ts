@@ -1,6 +1,7 @@
 /** The story that `npm start` tells: a log and a task queue at work in a real directory, in about a second. */
 
-import { relative } from "node:path";
+import { relative, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { styleText } from "node:util";
 import type { LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
@@ -11,6 +12,8 @@ import { DEFAULT_DATA_DIR } from "./options.js";
 export interface DemoOptions {
   /** Made if missing. The demo's queues go by names of their own, so any directory will do. @defaultValue "./data" */
   readonly directory?: string | undefined;
+  /** End with the story, instead of going on with a record and a task each second until SIGINT or SIGTERM. @defaultValue true */
+  readonly exit?: boolean | undefined;
   /** Takes the story line by line. @defaultValue prints to standard output */
   readonly out?: ((line: string) => void) | undefined;
 }
@@ -32,16 +35,19 @@ const JOBS: readonly Job[] = [
 ];
 const MAX_ATTEMPTS = 3;
 
+/** Where the reader's shell stands: npm runs scripts in the package's folder, wherever it was called. */
+const SHELL_DIRECTORY = process.env.INIT_CWD ?? process.cwd();
+
 /** Runs the story. It works again and again on the same directory. Rejects with what `open` and the queues throw. */
 export async function runDemo(options: DemoOptions = {}): Promise<void> {
-  const { directory = DEFAULT_DATA_DIR, out = (line) => console.log(line) } = options;
+  const { directory = DEFAULT_DATA_DIR, exit = true, out = (line) => console.log(line) } = options;
+  const coloured = options.out === undefined && process.stdout.isTTY === true && !process.env.NO_COLOR;
   const heading = (line: string): void => {
-    const coloured = options.out === undefined && process.stdout.isTTY === true && !process.env.NO_COLOR;
     out("");
     out(coloured ? styleText("bold", line) : line);
   };
 
-  out(`varve keeps queues in a directory. This one is ${directory}.`);
+  out(`varve keeps queues in a directory. This one is ${shown(directory)}`);
   const mq = await open(directory);
   try {
     const log = await mq.openLog(LOG, { codec: text() });
@@ -60,9 +66,14 @@ export async function runDemo(options: DemoOptions = {}): Promise<void> {
     heading(`4. What fails ${MAX_ATTEMPTS} times becomes a dead letter, kept with its history`);
     await tellDeadLetters(tasks, out);
 
+    if (!exit) {
+      heading("It goes on, with a record and a task each second, until you press Ctrl-C");
+      await goOn(log, tasks, out);
+    }
     heading("5. It is all on the disk");
     await tellQueues(mq, out);
   } catch (error) {
+    // The first failure is the one to tell about.
     await mq.close().catch(() => {});
     throw error;
   }
@@ -143,6 +154,41 @@ async function tellDeadLetters(tasks: TaskQueue<Job, Job>, out: Out): Promise<vo
   for (const failure of newest.failures) out(`           attempt ${failure.attempt}: ${failure.error}`);
 }
 
+async function goOn(log: LogQueue<string, string>, tasks: TaskQueue<Job, Job>, out: Out): Promise<void> {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const end = (): void => stop.abort();
+  process.once("SIGINT", end).once("SIGTERM", end);
+  const { next } = await log.stats();
+  const produce = async (): Promise<void> => {
+    for (let count = 1; !signal.aborted; count++) {
+      await log.append(`heartbeat ${count}`);
+      await tasks.enqueue({ job: `count to ${count}`, failures: 0 });
+      // Waking early is how it ends.
+      await sleep(1000, undefined, { signal }).catch(() => {});
+    }
+  };
+  const follow = async (): Promise<void> => {
+    for await (const record of log.tail({ from: next, signal })) {
+      out(`   tail    offset ${record.offset}: ${record.payload}`);
+    }
+  };
+  const work = async (): Promise<void> => {
+    while (!signal.aborted) {
+      const task = await tasks.dequeue({ wait: "10s", signal });
+      if (task === undefined) continue;
+      await tasks.ack(task);
+      out(`   attempt ${task.attempt} of task ${task.id}: done, acked`);
+    }
+  };
+  try {
+    await Promise.all([produce(), follow(), work()]);
+  } finally {
+    stop.abort();
+    process.off("SIGINT", end).off("SIGTERM", end);
+  }
+}
+
 async function tellQueues(mq: MessageQueue, out: Out): Promise<void> {
   for (const queue of await mq.queues()) {
     if (queue.name === LOG) out(`   log     ${queue.name}: ${plural(queue.count, "record")}`);
@@ -151,19 +197,25 @@ async function tellQueues(mq: MessageQueue, out: Out): Promise<void> {
   out(`   tasks   ${TASKS}: ${plural(ready + scheduled + leased, "task")} to do, ${plural(dead, "dead letter")}`);
 }
 
-/** Commands that work as they stand, from where the demo was started. */
+/** Commands that work as they stand, typed where the demo was started. */
 function commands(directory: string): string[] {
-  const program = relative(process.cwd(), fileURLToPath(new URL("../../bin/varve.js", import.meta.url)));
-  const varve = `node ${shellWord(program)}`;
-  const where = directory === DEFAULT_DATA_DIR ? "" : ` --data-dir ${shellWord(directory)}`;
+  const program = fileURLToPath(new URL("../../bin/varve.js", import.meta.url));
+  const varve = `node ${shellWord(relative(SHELL_DIRECTORY, program))}`;
+  const isDefault = resolve(directory) === resolve(SHELL_DIRECTORY, DEFAULT_DATA_DIR);
+  const where = isDefault ? "" : ` --data-dir ${shellWord(shown(directory))}`;
   return [
     `${varve} read ${LOG}${where}`,
     `${varve} append ${LOG}${where} "hello from the shell"`,
-    `${varve} enqueue ${TASKS}${where} '{"job":"water the plants"}'`,
-    `${varve} dequeue ${TASKS}${where}`,
     `${varve} dead ${TASKS} list${where}`,
+    `${varve} stats${where}`,
     `${varve} --help`,
   ];
+}
+
+/** A path as the reader would type it. */
+function shown(directory: string): string {
+  const path = relative(SHELL_DIRECTORY, directory);
+  return path === "" ? "." : path.startsWith("..") ? resolve(directory) : path;
 }
 
 function shellWord(word: string): string {

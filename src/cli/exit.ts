@@ -52,7 +52,9 @@ export function describeFailure(error: unknown): Failure | undefined {
   if (error instanceof Error && typeof code === "string") {
     const exitCode = EXIT_BY_CODE[code] ?? ExitCode.failure;
     const details = isVarveError(error) ? error.details : undefined;
-    return { code, message: error.message, exitCode, details, stack: undefined };
+    // Node's own errors repeat their code in the message.
+    const message = error.message.startsWith(`${code}: `) ? error.message.slice(code.length + 2) : error.message;
+    return { code, message, exitCode, details, stack: undefined };
   }
   const message = error instanceof Error ? error.message : String(error);
   const stack = error instanceof Error ? error.stack : undefined;

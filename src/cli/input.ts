@@ -12,9 +12,9 @@ const NEWLINE = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
 export interface InputOptions {
-  readonly file: string | undefined;
+  readonly file?: string;
   /** Take the whole input as one message instead of one message per line. */
-  readonly whole: boolean;
+  readonly whole?: boolean;
   /** Messages per commit. */
   readonly batch: number;
 }

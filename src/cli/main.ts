@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { createRequire } from "node:module";
 import { describeFailure, type Failure } from "./exit.js";
 import { buildProgram } from "./program.js";

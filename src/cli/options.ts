@@ -5,9 +5,9 @@ import { parseDuration } from "../api/units.js";
 /** Options that every command has. */
 export interface CommonOptions {
   readonly dataDir: string;
-  readonly json: boolean;
-  readonly quiet: boolean;
-  readonly durability: Durability | undefined;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+  readonly durability?: Durability;
 }
 
 export const DEFAULT_DATA_DIR = "./data";
@@ -21,8 +21,8 @@ function commonOptions(): Option[] {
       "--durability <mode>",
       "when a change counts as done: on the disk, or with the operating system",
     ).choices(["sync", "async"]),
-    new Option("--json", "print JSON, one value per line").default(false),
-    new Option("-q, --quiet", "print data and errors only").default(false),
+    new Option("--json", "print JSON, one value per line"),
+    new Option("-q, --quiet", "print data and errors only"),
   ];
 }
 

@@ -24,7 +24,6 @@ export function buildProgram(version: string): Command {
     )
     .version(version, "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
-    .helpCommand("help [command]", "print the help of a command")
     .enablePositionalOptions()
     .exitOverride()
     .configureOutput({ outputError: () => {} })
@@ -62,5 +61,6 @@ Examples:
   registerVerify(program);
   registerDump(program);
   registerBench(program);
+  program.helpCommand("help [command]", "print the help of a command");
   return program;
 }

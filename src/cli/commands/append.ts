@@ -71,6 +71,6 @@ export function withMessageInput(command: Command): Command {
     .option("-k, --key <key>", "key of every message")
     .option("-H, --header <name=value>", "header of every message; repeatable", header)
     .option("-f, --file <path>", "read the messages from a file instead of standard input")
-    .option("--whole", "take the whole input as one message instead of one message per line", false)
+    .option("--whole", "take the whole input as one message instead of one message per line")
     .option("--batch <n>", "most messages committed together", wholeNumber(1), 512);
 }

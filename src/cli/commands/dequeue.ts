@@ -10,8 +10,8 @@ interface DequeueOptions {
   readonly wait: string;
   readonly max: number;
   readonly lease?: string;
-  readonly ack: boolean;
-  readonly raw: boolean;
+  readonly ack?: boolean;
+  readonly raw?: boolean;
 }
 
 export function registerDequeue(program: Command): void {
@@ -25,11 +25,9 @@ export function registerDequeue(program: Command): void {
     .option("-w, --wait <duration>", "how long to wait when no task is ready", duration, "0s")
     .option("-n, --max <n>", "most tasks to take", wholeNumber(1), 1)
     .option("--lease <duration>", "lease of this delivery instead of the queue's", duration)
-    .option("--ack", "acknowledge the tasks once they are printed", false)
+    .option("--ack", "acknowledge the tasks once they are printed")
     .addOption(
-      new Option("--raw", "print only the payloads, as they are, one per line; goes with --ack")
-        .default(false)
-        .conflicts("json"),
+      new Option("--raw", "print only the payloads, as they are, one per line; goes with --ack").conflicts("json"),
     )
     .addHelpText(
       "after",

@@ -13,7 +13,7 @@ interface ReadOptions extends RecordOptions {
 
 interface RecordOptions {
   readonly limit?: number;
-  readonly raw: boolean;
+  readonly raw?: boolean;
 }
 
 export function registerRead(program: Command): void {
@@ -77,9 +77,7 @@ export function registerTail(program: Command): void {
 function withRecordOutput(command: Command): Command {
   return command
     .option("-n, --limit <n>", "stop after this many records", wholeNumber(1))
-    .addOption(
-      new Option("--raw", "print only the payloads, as they are, one per line").default(false).conflicts("json"),
-    );
+    .addOption(new Option("--raw", "print only the payloads, as they are, one per line").conflicts("json"));
 }
 
 /** Prints records until they end or `--limit` is reached. Returns how many. */

@@ -1,0 +1,160 @@
+/** Commands about the directory as a whole, and the demonstration. */
+
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import test from "node:test";
+import { runDemo } from "../../src/cli/demo.js";
+import { open } from "../../src/index.js";
+import { filesBelow, fingerprint, withDirectory } from "../support/directories.js";
+import { jsonLines, startVarve, varve } from "./program.js";
+
+async function fill(directory: string): Promise<void> {
+  await varve(["append", "events", "a", "b", "-d", directory]);
+  await varve(["enqueue", "jobs", "m", "-d", directory]);
+}
+
+test("queues lists them, as a table and as JSON", () =>
+  withDirectory(async (directory) => {
+    await fill(directory);
+    const people = await varve(["queues", "-d", directory]);
+    assert.equal(people.stdout, "TYPE  NAME    COUNT\nlog   events      2\ntask  jobs        1\n");
+    const { stdout } = await varve(["queues", "-d", directory, "--json"]);
+    assert.deepEqual(jsonLines(stdout), [
+      { kind: "log", name: "events", count: 2, damaged: null },
+      { kind: "task", name: "jobs", count: 1, damaged: null },
+    ]);
+  }));
+
+test("a directory without queues lists none; one that is missing is not made", () =>
+  withDirectory(async (directory) => {
+    const empty = join(directory, "empty");
+    await (await open(empty)).close();
+    const { code, stdout, stderr } = await varve(["queues", "-d", empty]);
+    assert.deepEqual([code, stdout, stderr], [0, "", `varve: no queues in ${empty}\n`]);
+    const missing = join(directory, "missing");
+    const refused = await varve(["queues", "-d", missing]);
+    assert.deepEqual([refused.code, refused.stdout, existsSync(missing)], [1, "", false]);
+    assert.match(refused.stderr, /^varve: ERR_NOT_FOUND /);
+  }));
+
+test("stats shows the directory and its queues, or the queues named", () =>
+  withDirectory(async (directory) => {
+    await fill(directory);
+    const { stdout } = await varve(["stats", "-d", directory, "--json"]);
+    const [stats, ...more] = jsonLines(stdout);
+    assert.deepEqual([more, Object.keys(stats)], [[], ["directory", "queues"]]);
+    assert.equal(stats.directory.health, "ok");
+    assert.deepEqual(
+      stats.queues.map((queue: { kind: string; name: string; count?: number; ready?: number }) => [
+        queue.kind,
+        queue.name,
+        queue.count ?? queue.ready,
+      ]),
+      [
+        ["log", "events", 2],
+        ["task", "jobs", 1],
+      ],
+    );
+    const people = await varve(["stats", "jobs", "-d", directory]);
+    assert.match(people.stdout, /^health +ok$/m);
+    assert.match(people.stdout, /^jobs +1 +0 +0 +0 /m);
+    assert.doesNotMatch(people.stdout, /events/);
+    const unknown = await varve(["stats", "nothing", "-d", directory]);
+    assert.deepEqual([unknown.code, unknown.stdout], [1, ""]);
+    assert.match(unknown.stderr, /ERR_NOT_FOUND there is no queue "nothing"/);
+  }));
+
+test("stats --watch goes on until a signal", () =>
+  withDirectory(async (directory) => {
+    await fill(directory);
+    const watching = startVarve(["stats", "--watch", "0.1", "-d", directory, "--json"]);
+    await watching.printed(/(\{"directory".*\n){3}/);
+    watching.child.kill("SIGINT");
+    assert.equal((await watching.ended).code, 0);
+  }));
+
+test("verify finds nothing wrong in a sound directory and leaves it as it was", () =>
+  withDirectory(async (directory) => {
+    await fill(directory);
+    const before = fingerprint(directory);
+    const { code, stdout } = await varve(["verify", "-d", directory, "--json"]);
+    const [report] = jsonLines(stdout);
+    assert.deepEqual([code, report.ok, report.problems], [0, true, []]);
+    assert.deepEqual(Object.keys(report), ["ok", "files", "bytes", "records", "problems"]);
+    assert.ok(report.files > 0 && report.bytes > 0 && report.records >= 2);
+    assert.match((await varve(["verify", "-d", directory])).stdout, /^checked \d+ files, .*: no damage\n$/);
+    assert.deepEqual(fingerprint(directory), before);
+    assert.equal((await varve(["verify", "-d", join(directory, "missing")])).code, 1);
+  }));
+
+test("verify names the file and the place of damage, and exits with 5", () =>
+  withDirectory(async (directory) => {
+    const marker = "a payload to be found again";
+    await varve(["append", "events", marker, "-d", directory]);
+    await varve(["append", "events", "another record behind it", "-d", directory]);
+    let damaged = 0;
+    for (const path of filesBelow(directory)) {
+      const bytes = readFileSync(join(directory, path));
+      const at = bytes.indexOf(marker);
+      if (at < 0) continue;
+      bytes[at] = 0;
+      writeFileSync(join(directory, path), bytes);
+      damaged++;
+    }
+    assert.ok(damaged > 0, "the payload is in some file");
+    const { code, stdout } = await varve(["verify", "-d", directory, "--json"]);
+    const [report] = jsonLines(stdout);
+    assert.deepEqual([code, report.ok], [5, false]);
+    assert.ok(report.problems.length > 0);
+    for (const problem of report.problems) {
+      assert.deepEqual(Object.keys(problem), ["file", "position", "queue", "offsets", "reason"]);
+    }
+    const people = await varve(["verify", "-d", directory]);
+    assert.equal(people.code, 5);
+    assert.ok(people.stdout.includes(report.problems[0].file));
+  }));
+
+test("dump prints files readably", () =>
+  withDirectory(async (directory) => {
+    await fill(directory);
+    const wal = join(directory, "wal");
+    const file = join(wal, readdirSync(wal).sort()[0] ?? assert.fail("there is no log file"));
+    const people = await varve(["dump", file]);
+    assert.equal(people.code, 0);
+    assert.ok(people.stdout.length > 0);
+    const { code, stdout } = await varve(["dump", file, "--json"]);
+    assert.equal(code, 0);
+    assert.ok(jsonLines(stdout).length > 0);
+
+    const foreign = join(directory, "foreign");
+    writeFileSync(foreign, "not varve's");
+    for (const path of [foreign, join(directory, "missing")]) {
+      const refused = await varve(["dump", path]);
+      assert.equal(refused.code, 1);
+      assert.match(refused.stderr, /^varve: E/);
+    }
+  }));
+
+test("the demonstration tells its story, again and again on one directory, and its commands work", () =>
+  withDirectory(async (directory) => {
+    const data = join(directory, "data");
+    for (let round = 1; round <= 2; round++) {
+      const lines: string[] = [];
+      await runDemo({ directory: data, exit: true, out: (line) => lines.push(line) });
+      const story = lines.join("\n");
+      assert.match(story, /replayed from offset/i);
+      assert.match(story, /tail +offset \d+: order 1002 was paid/);
+      assert.match(story, /attempt 1 send the receipt.*again after a pause/);
+      assert.match(story, /attempt 2 send the receipt.*done, acked/);
+      assert.match(story, /attempt 3 charge the expired card.*no attempts left/);
+      assert.match(story, /dead +charge the expired card\n +attempt 1: card declined\n +attempt 2: .*\n +attempt 3: /);
+      assert.match(story, new RegExp(`tasks +demo-jobs: 0 tasks to do, ${round} dead letters?`));
+      assert.match(story, new RegExp(`log +demo-events: ${5 * round} records`));
+      // Commands begin with "node" and the path of the program.
+      const commands = lines.filter((line) => /^ +node .*varve\.js /.test(line));
+      assert.ok(commands.length >= 4);
+    }
+    assert.equal(jsonLines((await varve(["read", "demo-events", "-d", data, "--json"])).stdout).length, 10);
+    assert.equal(jsonLines((await varve(["dead", "demo-jobs", "list", "-d", data, "--json"])).stdout).length, 2);
+  }));

@@ -1,0 +1,224 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { withDirectory } from "../support/directories.js";
+import { type Ended, jsonLines, varve } from "./program.js";
+
+/** Runs commands on one directory, and parses their output as JSON lines. */
+async function withQueue(
+  body: (
+    run: (...args: string[]) => Promise<Ended & { readonly values: ReturnType<typeof jsonLines> }>,
+    directory: string,
+  ) => Promise<void>,
+): Promise<void> {
+  await withDirectory((directory) =>
+    body(async (...args) => {
+      const ended = await varve([...args, "-d", directory, "--json"]);
+      return { ...ended, values: jsonLines(ended.stdout) };
+    }, directory),
+  );
+}
+
+test("a task is enqueued, dequeued and acked by three processes", () =>
+  withQueue(async (run) => {
+    const enqueued = await run("enqueue", "jobs", "one", "two", "-k", "k", "-H", "a=1");
+    assert.equal(enqueued.code, 0);
+    assert.deepEqual(
+      enqueued.values.map((value) => [Object.keys(value), value.created]),
+      [
+        [["task", "id", "created"], true],
+        [["task", "id", "created"], true],
+      ],
+    );
+    const { values } = await run("dequeue", "jobs", "--lease", "1h");
+    const task = values[0];
+    assert.deepEqual(Object.keys(task), ["id", "attempt", "token", "timestamp", "key", "headers", "payload"]);
+    assert.deepEqual(
+      [task.id, task.attempt, task.key, task.headers, task.payload],
+      [enqueued.values[0].id, 1, "k", { a: "1" }, "one"],
+    );
+    const acked = await run("ack", "jobs", task.token);
+    assert.deepEqual([acked.code, acked.values], [0, [{ task: "jobs", acked: 1 }]]);
+
+    const again = await run("ack", "jobs", task.token);
+    assert.equal(again.code, 1);
+    assert.equal(jsonLines(again.stderr)[0].error.code, "ERR_STALE_LEASE");
+    const wrong = await run("ack", "jobs", "nonsense");
+    assert.equal(wrong.code, 1);
+    assert.equal(jsonLines(wrong.stderr)[0].error.code, "ERR_TOKEN");
+  }));
+
+test("people get ids, tokens and payloads", () =>
+  withDirectory(async (directory) => {
+    const enqueued = await varve(["enqueue", "jobs", "one", "-d", directory]);
+    assert.match(enqueued.stdout, /^enqueued 1 task in jobs, id \S+\n$/);
+    assert.match(enqueued.stderr, /making the new task queue "jobs"/);
+    const { stdout } = await varve(["dequeue", "jobs", "-d", directory]);
+    const [, token = ""] = /^id \S+ {2}attempt 1 {2}token (\S+)\none\n$/.exec(stdout) ?? assert.fail(stdout);
+    assert.equal(
+      (await varve(["extend", "jobs", token, "--lease", "2m", "-d", directory])).stdout,
+      "extended the lease of the task in jobs\n",
+    );
+    assert.equal((await varve(["nack", "jobs", token, "-d", directory])).stdout, "gave the task back to jobs\n");
+    assert.equal((await varve(["create", "--type", "task", "quiet", "-q", "-d", directory])).stdout, "");
+  }));
+
+test("enqueue takes the lines of standard input", () =>
+  withDirectory(async (directory) => {
+    const { code, stdout } = await varve(["enqueue", "jobs", "-d", directory], { input: "a\nb\nc\n" });
+    assert.deepEqual([code, stdout], [0, "enqueued 3 tasks in jobs\n"]);
+    const taken = await varve(["dequeue", "jobs", "-d", directory, "--max", "10", "--ack", "--raw"]);
+    assert.deepEqual([taken.code, taken.stdout], [0, "a\nb\nc\n"]);
+    assert.equal((await varve(["dequeue", "jobs", "-d", directory])).code, 3);
+  }));
+
+test("dequeue that finds nothing exits with 3, waiting or not", () =>
+  withQueue(async (run) => {
+    await run("create", "--type", "task", "jobs");
+    for (const wait of ["0s", "20ms"]) {
+      const { code, stdout, stderr } = await run("dequeue", "jobs", "--wait", wait);
+      assert.deepEqual([code, stdout, stderr], [3, "", ""]);
+    }
+  }));
+
+test("dequeue waits for a task whose time comes", () =>
+  withQueue(async (run) => {
+    await run("enqueue", "jobs", "later", "--delay", "200ms");
+    const { code, values } = await run("dequeue", "jobs", "--wait", "1m");
+    assert.deepEqual([code, values[0].payload], [0, "later"]);
+  }));
+
+test("a delayed task and one for a later moment are not delivered yet", () =>
+  withQueue(async (run) => {
+    await run("enqueue", "jobs", "delayed", "--delay", "1h");
+    await run("enqueue", "jobs", "scheduled", "--at", "2999-01-01T00:00:00Z");
+    assert.equal((await run("dequeue", "jobs")).code, 3);
+    const { values } = await run("stats", "jobs");
+    assert.deepEqual([values[0].queues[0].scheduled, values[0].queues[0].ready], [2, 0]);
+    assert.equal((await run("enqueue", "jobs", "both", "--delay", "1h", "--at", "2999-01-01")).code, 2);
+  }));
+
+test("an extended lease outlives its first end; a lease that ended frees the task", () =>
+  withQueue(async (run) => {
+    await run("enqueue", "jobs", "m");
+    const first = (await run("dequeue", "jobs", "--lease", "1ms")).values[0];
+    const second = (await run("dequeue", "jobs", "--wait", "1m", "--lease", "1h")).values[0];
+    assert.deepEqual([second.id, second.attempt], [first.id, 2]);
+    assert.equal((await run("ack", "jobs", first.token)).code, 1);
+    const extended = await run("extend", "jobs", second.token, "--lease", "2h");
+    assert.deepEqual([extended.code, extended.values], [0, [{ task: "jobs", extended: 1 }]]);
+    assert.equal((await run("ack", "jobs", second.token)).code, 0);
+  }));
+
+test("ack settles all its tokens or none", () =>
+  withQueue(async (run) => {
+    await run("enqueue", "jobs", "a", "b");
+    const tokens = (await run("dequeue", "jobs", "--max", "2", "--lease", "1h")).values.map((task) => task.token);
+    assert.equal((await run("ack", "jobs", tokens[0], "nonsense")).code, 1);
+    assert.deepEqual((await run("ack", "jobs", ...tokens)).values, [{ task: "jobs", acked: 2 }]);
+  }));
+
+test("a task that fails too often is listed, redriven, and purged as a dead letter", () =>
+  withQueue(async (run, directory) => {
+    await run("create", "--type", "task", "jobs", "--max-attempts", "2", "--backoff-initial", "0s");
+    const fail = async (error: string): Promise<void> => {
+      const { values } = await run("dequeue", "jobs", "--wait", "1m", "--lease", "1h");
+      const nacked = await run("nack", "jobs", values[0].token, "--error", error, "--delay", "0s");
+      assert.deepEqual([nacked.code, nacked.values], [0, [{ task: "jobs", nacked: 1 }]]);
+    };
+    const { values: ids } = await run("enqueue", "jobs", "bad");
+    await fail("first");
+    await fail("second");
+    assert.equal((await run("dequeue", "jobs")).code, 3);
+
+    const { code, values } = await run("dead", "jobs");
+    assert.equal(code, 0);
+    assert.deepEqual(Object.keys(values[0]), [
+      "offset",
+      "id",
+      "enqueuedAt",
+      "diedAt",
+      "attempts",
+      "reason",
+      "failures",
+      "key",
+      "headers",
+      "payload",
+    ]);
+    assert.deepEqual([values[0].id, values[0].attempts, values[0].payload], [ids[0].id, 2, "bad"]);
+    assert.deepEqual(
+      values[0].failures.map((failure: { error: string }) => failure.error),
+      ["first", "second"],
+    );
+    assert.match(
+      (await varve(["dead", "jobs", "list", "-d", directory])).stdout,
+      /bad\n {2}died .* after 2 attempts: .*second/,
+    );
+    assert.deepEqual((await run("dead", "jobs", "list", "--after", String(values[0].offset))).values, []);
+    assert.equal((await run("dead", "jobs", "list", "--id", "no-such-task")).code, 3);
+    assert.equal((await run("dead", "jobs", "redrive", "--id", "no-such-task")).code, 3);
+
+    assert.deepEqual((await run("dead", "jobs", "redrive", "--id", values[0].id)).values, [
+      { task: "jobs", redriven: 1 },
+    ]);
+    await fail("third");
+    await fail("fourth");
+    assert.deepEqual((await run("dead", "jobs", "purge", "--limit", "5")).values, [{ task: "jobs", purged: 1 }]);
+    const empty = await varve(["dead", "jobs", "list", "-d", directory]);
+    assert.deepEqual([empty.code, empty.stdout, empty.stderr], [0, "", "varve: no dead letters in jobs\n"]);
+    assert.deepEqual((await run("dead", "jobs", "purge")).values, [{ task: "jobs", purged: 0 }]);
+    assert.equal((await run("dead", "jobs", "purge", "--after", "1")).code, 2);
+    assert.equal((await run("dead", "jobs", "burn")).code, 2);
+  }));
+
+test("dead list shows every page, and no more than the limit", () =>
+  withQueue(async (run) => {
+    await run("create", "--type", "task", "jobs", "--max-attempts", "1");
+    const count = 130;
+    await run("enqueue", "jobs", ...Array.from({ length: count }, (_, index) => `m${index}`));
+    await run("dequeue", "jobs", "--max", String(count), "--lease", "1ms");
+    // The leases have ended, and the only attempt with them.
+    await run("dequeue", "jobs", "--wait", "100ms");
+    const { values } = await run("dead", "jobs", "list");
+    assert.deepEqual(
+      values.map((letter) => letter.payload).sort(),
+      Array.from({ length: count }, (_, index) => `m${index}`).sort(),
+    );
+    assert.equal((await run("dead", "jobs", "list", "--limit", "101")).values.length, 101);
+    const rest = await run("dead", "jobs", "list", "--after", String(values[99].offset));
+    assert.equal(rest.values.length, count - 100);
+  }));
+
+test("enqueue overrides the attempts of the queue", () =>
+  withQueue(async (run) => {
+    await run("enqueue", "jobs", "once", "--max-attempts", "1");
+    const { values } = await run("dequeue", "jobs", "--lease", "1h");
+    await run("nack", "jobs", values[0].token);
+    assert.equal((await run("dead", "jobs")).values.length, 1);
+    assert.equal((await run("enqueue", "jobs", "m", "--max-attempts", "unlimited")).code, 0);
+    assert.equal((await run("enqueue", "jobs", "m", "--max-attempts", "0")).code, 2);
+  }));
+
+test("create makes a queue once, and changes the settings of a task queue", () =>
+  withQueue(async (run) => {
+    assert.deepEqual((await run("create", "-t", "log", "q")).values, [{ kind: "log", name: "q", created: true }]);
+    assert.deepEqual((await run("create", "-t", "log", "q")).values, [{ kind: "log", name: "q", created: false }]);
+    assert.deepEqual((await run("create", "-t", "task", "q")).values, [{ kind: "task", name: "q", created: true }]);
+    assert.deepEqual((await run("create", "-t", "task", "q", "--lease", "1ms", "--max-attempts", "unlimited")).values, [
+      { kind: "task", name: "q", created: false },
+    ]);
+    await run("enqueue", "q", "m");
+    await run("dequeue", "q");
+    assert.equal((await run("dequeue", "q", "--wait", "1m")).values[0].attempt, 2);
+    const log = await run("create", "-t", "log", "q", "--lease", "1m");
+    assert.equal(log.code, 2);
+    assert.equal(jsonLines(log.stderr)[0].error.code, "ERR_USAGE");
+    for (const wrong of [
+      ["--lease", "5"],
+      ["--lease", "0s"],
+      ["--max-attempts", "70000"],
+      ["--backoff-factor", "x"],
+      ["--backoff-jitter", "2"],
+    ]) {
+      assert.equal((await run("create", "-t", "task", "w", ...wrong)).code, 2, wrong.join(" "));
+    }
+  }));
