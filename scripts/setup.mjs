@@ -110,7 +110,6 @@ async function bundleCommandLine() {
     // Packages in CommonJS call require(), which an ES module has to make for itself.
     banner: {
       js: [
-        "#!/usr/bin/env node",
         'import { createRequire as varveCreateRequire } from "node:module";',
         "const require = varveCreateRequire(import.meta.url);",
       ].join("\n"),
