@@ -91,7 +91,7 @@ async function tellAppend(log: LogQueue<string, string>, out: Out): Promise<void
   for (const event of ["order 1001 was placed", "order 1001 was paid", "order 1001 was shipped"]) {
     const offset = await log.append(event);
     offsets.push(offset);
-    out(`   append  ${event}  -> offset ${offset}`);
+    out(`   append  ${event.padEnd(22)}  -> offset ${offset}`);
   }
   const from = offsets[1] ?? 0;
   out(`   Replayed from offset ${from}, as often as you like:`);

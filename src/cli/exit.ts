@@ -34,8 +34,8 @@ export interface Failure {
   readonly code: string;
   readonly message: string;
   readonly exitCode: number;
-  /** What VarveError says for programs. */
-  readonly details: ErrorDetails | undefined;
+  /** What VarveError says for programs; empty for other errors. */
+  readonly details: ErrorDetails;
   /** Only for errors that carry no code: those are defects, and the stack belongs into a report about one. */
   readonly stack: string | undefined;
 }
@@ -51,16 +51,16 @@ export function describeFailure(error: unknown): Failure | undefined {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   if (error instanceof Error && typeof code === "string") {
     const exitCode = EXIT_BY_CODE[code] ?? ExitCode.failure;
-    const details = isVarveError(error) ? error.details : undefined;
+    const details = isVarveError(error) ? error.details : {};
     // Node's own errors repeat their code in the message.
     const message = error.message.startsWith(`${code}: `) ? error.message.slice(code.length + 2) : error.message;
     return { code, message, exitCode, details, stack: undefined };
   }
   const message = error instanceof Error ? error.message : String(error);
   const stack = error instanceof Error ? error.stack : undefined;
-  return { code: "ERR_UNEXPECTED", message, exitCode: ExitCode.failure, details: undefined, stack };
+  return { code: "ERR_UNEXPECTED", message, exitCode: ExitCode.failure, details: {}, stack };
 }
 
 function usage(message: string): Failure {
-  return { code: "ERR_USAGE", message, exitCode: ExitCode.usage, details: undefined, stack: undefined };
+  return { code: "ERR_USAGE", message, exitCode: ExitCode.usage, details: {}, stack: undefined };
 }

@@ -1,5 +1,6 @@
 import { createRequire } from "node:module";
-import { describeFailure, type Failure } from "./exit.js";
+import type { Command } from "commander";
+import { describeFailure, ExitCode, type Failure } from "./exit.js";
 import { buildProgram } from "./program.js";
 
 function readVersion(): string {
@@ -8,25 +9,28 @@ function readVersion(): string {
   return version;
 }
 
-function tell(failure: Failure, asJson: boolean): void {
+function tell(failure: Failure, program: Command): void {
   const { code, message, details, stack } = failure;
-  const text = asJson
-    ? JSON.stringify({ error: { code, message, ...(details && { details }), ...(stack && { stack }) } })
-    : `varve: ${code} ${message}${stack === undefined ? "" : `\n${stack}`}`;
-  process.stderr.write(`${text}\n`);
+  const args = process.argv.slice(2);
+  // Looked up here, since a command line that does not parse has no options yet.
+  if (args.includes("--json")) {
+    process.stderr.write(`${JSON.stringify({ error: { code, message, details, stack } })}\n`);
+    return;
+  }
+  process.stderr.write(`varve: ${code} ${message}\n`);
+  if (stack !== undefined) process.stderr.write(`${stack}\n`);
+  if (failure.exitCode !== ExitCode.usage) return;
+  const command = program.commands.find((candidate) => args.includes(candidate.name()));
+  process.stderr.write(`Try: varve ${command === undefined ? "" : `${command.name()} `}--help\n`);
 }
 
-async function main(): Promise<void> {
-  try {
-    await buildProgram(readVersion()).parseAsync();
-  } catch (error) {
-    const failure = describeFailure(error);
-    if (failure !== undefined) {
-      process.exitCode = failure.exitCode;
-      // Looked up here, since a command line that does not parse has no options yet.
-      tell(failure, process.argv.includes("--json"));
-    }
+const program = buildProgram(readVersion());
+try {
+  await program.parseAsync();
+} catch (error) {
+  const failure = describeFailure(error);
+  if (failure !== undefined) {
+    process.exitCode = failure.exitCode;
+    tell(failure, program);
   }
 }
-
-await main();

@@ -7,7 +7,7 @@ import test from "node:test";
 import { runDemo } from "../../src/cli/demo.js";
 import { open } from "../../src/index.js";
 import { filesBelow, fingerprint, withDirectory } from "../support/directories.js";
-import { jsonLines, startVarve, varve } from "./program.js";
+import { jsonLines, startNode, startVarve, varve } from "./program.js";
 
 async function fill(directory: string): Promise<void> {
   await varve(["append", "events", "a", "b", "-d", directory]);
@@ -157,4 +157,20 @@ test("the demonstration tells its story, again and again on one directory, and i
     }
     assert.equal(jsonLines((await varve(["read", "demo-events", "-d", data, "--json"])).stdout).length, 10);
     assert.equal(jsonLines((await varve(["dead", "demo-jobs", "list", "-d", data, "--json"])).stdout).length, 2);
+  }));
+
+test("the demonstration goes on until a signal unless told to end, and then closes in order", () =>
+  withDirectory(async (directory) => {
+    const demo = new URL("../../src/cli/demo.js", import.meta.url);
+    const program = `import { runDemo } from ${JSON.stringify(demo)}; await runDemo({ directory: "data", exit: false });`;
+    const running = startNode(["--input-type=module", "--eval", program], { cwd: directory });
+    await running.printed(/heartbeat 2/);
+    running.child.kill("SIGINT");
+    const { code, stdout, stderr } = await running.ended;
+    assert.deepEqual([code, stderr], [0, ""]);
+    assert.match(stdout, /offset 5: heartbeat 1\n/);
+    assert.match(stdout, /demo-jobs: \d tasks? to do/);
+    assert.match(stdout, /Now you\n(?: {3}node .*varve\.js .*\n)+$/);
+    const [stats] = jsonLines((await varve(["stats", "--json"], { cwd: directory })).stdout);
+    assert.equal(stats.directory.recovery.recovered, false);
   }));

@@ -35,9 +35,21 @@ export interface Running {
 
 /** Starts the program and leaves its standard input open. */
 export function startVarve(args: readonly string[], options: RunOptions = {}): Running {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+  return startNode([PROGRAM, ...args], options);
+}
+
+/** Starts Node itself, with whatever arguments. */
+export function startNode(args: readonly string[], options: RunOptions = {}): Running {
+  const child = spawn(process.execPath, args, {
     cwd: options.cwd,
-    env: { ...process.env, VARVE_DATA_DIR: undefined, NO_COLOR: undefined, FORCE_COLOR: undefined, ...options.env },
+    env: {
+      ...process.env,
+      VARVE_DATA_DIR: undefined,
+      INIT_CWD: undefined,
+      NO_COLOR: undefined,
+      FORCE_COLOR: undefined,
+      ...options.env,
+    },
   });
   let stdout = "";
   let stderr = "";

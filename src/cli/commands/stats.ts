@@ -108,7 +108,7 @@ function describeDirectory(run: Run, stats: Stats): string {
     ["health", health],
     ["durability", stats.durability],
     ["queues", `${count(queues.log)} log, ${count(queues.task)} task, ${count(queues.open)} open${damaged}`],
-    ["log files", `${plural(wal.files, "file")}, ${formatBytes(wal.bytes)}`],
+    ["WAL", `${plural(wal.files, "file")}, ${formatBytes(wal.bytes)}`],
     [
       "since open",
       `${plural(wal.commits, "commit")}, ${formatBytes(wal.writtenBytes)}, ${plural(wal.syncs, "sync")}, ${plural(wal.checkpoints, "checkpoint")}`,
