@@ -39,7 +39,7 @@ export class Run<O = unknown> {
 
   /** Prints data: one line of JSON, or the text that people get. */
   async print(json: unknown, text: () => string): Promise<void> {
-    await this.out.write(`${this.options.json ? JSON.stringify(json) : text()}\n`);
+    await this.out.write(`${this.options.json ? JSON.stringify(json, nullForMissing) : text()}\n`);
   }
 
   /** Prints what a change did; `--quiet` keeps it silent. */
@@ -70,6 +70,11 @@ export class Run<O = unknown> {
     await queue.close();
     return result;
   }
+}
+
+/** Fields of the output never go missing. */
+function nullForMissing(_name: string, value: unknown): unknown {
+  return value === undefined ? null : value;
 }
 
 /** Sets what a command does. The body resolves to the exit code; nothing stands for success. */

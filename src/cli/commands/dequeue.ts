@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import type { Task } from "../../api/contract.js";
-import { ExitCode } from "../exit.js";
+import { ExitCode, UsageError } from "../exit.js";
 import { attributes, jsonBytes, jsonBytesOrNull, printable } from "../format.js";
 import { duration, wholeNumber, withCommonOptions } from "../options.js";
 import { existingTask } from "../queues.js";
@@ -26,16 +26,16 @@ export function registerDequeue(program: Command): void {
     .option("-n, --max <n>", "most tasks to take", wholeNumber(1), 1)
     .option("--lease <duration>", "lease of this delivery instead of the queue's", duration)
     .option("--ack", "acknowledge the tasks once they are printed")
-    .addOption(
-      new Option("--raw", "print only the payloads, as they are, one per line; goes with --ack").conflicts("json"),
-    )
+    .addOption(new Option("--raw", "print only the payloads, as they are, one per line; needs --ack").conflicts("json"))
     .addHelpText(
       "after",
       "\nExits with 3 when there was no task.\n\nExamples:\n  $ varve dequeue jobs --wait 30s\n  $ varve dequeue jobs --max 100 --ack --raw",
     );
 
   action<[string], DequeueOptions>(withCommonOptions(command), async (run, name) => {
-    const { wait, max, lease, ack } = run.options;
+    const { wait, max, lease, ack, raw } = run.options;
+    if (raw && !ack)
+      throw new UsageError("--raw leaves out the token, without which a task cannot be settled: add --ack");
     const taken = await run.withDirectory("existing", async (queue) => {
       const tasks = await existingTask(queue, name);
       const batch = await tasks.dequeueBatch({ max, wait, lease, signal: run.signal });

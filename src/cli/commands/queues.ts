@@ -16,7 +16,7 @@ export function registerQueues(program: Command): void {
       if (run.options.json) {
         for (const info of all) {
           const { kind, name, count, damaged } = info;
-          await run.print({ kind, name, count, damaged: damaged ?? null }, String);
+          await run.print({ kind, name, count, damaged }, String);
         }
       } else if (all.length === 0) {
         run.note(`no queues in ${run.options.dataDir}`);
