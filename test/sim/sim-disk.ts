@@ -1,0 +1,891 @@
+/**
+ * A disk in memory that is as unkind as real ones are allowed to be. It keeps two states: the cache, which the running
+ * system sees, and the platter, which a power cut leaves behind. Between them stand the pending changes: bytes by
+ * sector, file sizes, and names, each kind on its own. `sync` settles the bytes and the size of one file and no name;
+ * `syncDirectory` settles the names in one directory and no byte.
+ *
+ * Every call has a number, counted from 1. Faults, and the end of the process, are scheduled by that number.
+ */
+import os from "node:os";
+import type { Disk, DiskFile } from "../../src/storage/disk.js";
+import type { SimClock } from "./sim-clock.js";
+import { SECTOR_BYTES, SimContent } from "./sim-content.js";
+import {
+  applyNames,
+  type BytesChange,
+  Copies,
+  contains,
+  type DataChange,
+  forsakeBytes,
+  type HoleFiller,
+  type NameChange,
+  persist,
+  SimDirectory,
+  SimInode,
+  type SimNode,
+  type SizeChange,
+  type Survivors,
+  sectorsOf,
+  settleFile,
+  walk,
+  withDependencies,
+  withoutDependents,
+} from "./sim-nodes.js";
+import type { SimRandom } from "./sim-random.js";
+
+export type CallKind =
+  | "open"
+  | "list"
+  | "size"
+  | "readFile"
+  | "mkdir"
+  | "rename"
+  | "unlink"
+  | "rmdir"
+  | "syncDirectory"
+  | "fileSize"
+  | "writeSync"
+  | "readSync"
+  | "write"
+  | "read"
+  | "sync"
+  | "truncate"
+  | "close";
+
+/**
+ * What a power cut keeps of the pending changes, in the order of the calls that made them:
+ * - `prefix`: all up to some point, which may lie within a call;
+ * - `random`: of each call nothing, all, or a random half of its sectors;
+ * - `allButOne`: all but one sector, size or name;
+ * - `last`: only what the last call changed.
+ */
+export type CrashPolicy = "none" | "all" | "prefix" | "random" | "allButOne" | "last";
+export const CRASH_POLICIES: readonly CrashPolicy[] = ["none", "all", "prefix", "random", "allButOne", "last"];
+
+/** What is read where a file has grown but its new sector was not written: zeros, what lay there before, or anything. */
+export type HoleFilling = "zero" | "old" | "garbage" | "mixed";
+
+export interface SimFault {
+  readonly errno: string;
+  /** Also fails all later calls of the kind that was hit, until `clearFaults`. @defaultValue false */
+  readonly sticky?: boolean;
+  /** For writes: bytes that are taken before the error. @defaultValue 0 */
+  readonly written?: number;
+  /**
+   * For `sync`: whether the cache keeps the data that did not reach the platter or reverts to what is there. Either
+   * way it counts as clean from then on, as on Linux: the next sync succeeds without having written it.
+   * @defaultValue "kept"
+   */
+  readonly pages?: "kept" | "reverted";
+}
+
+export interface SimDiskOptions {
+  readonly clock: SimClock;
+  readonly random: SimRandom;
+  /** Space for the contents of all files, in whole sectors. @defaultValue unlimited */
+  readonly capacityBytes?: number;
+}
+
+/** Thrown at a process that is no more: its disk was taken away by `halt`, `kill` or `crash`. */
+export class ProcessEnded extends Error {
+  readonly code = "ESIMENDED";
+}
+
+/** A call in the simulated thread pool. */
+interface InFlight {
+  /** For writes: puts some part of it into the cache, as a process that dies meanwhile may leave it. */
+  readonly interrupt?: (random: SimRandom) => void;
+}
+
+/** Contents of deleted files that holes may show. */
+const REMAINS_MAX = 8;
+const NAME_BYTES_MAX = 255;
+
+export class SimDisk implements Disk {
+  readonly clock: SimClock;
+  readonly random: SimRandom;
+  capacityBytes: number;
+  /** How many calls there have been: the number of the latest. */
+  calls = 0;
+  /** Called before a call takes effect; may call `halt`. */
+  onCall: ((kind: CallKind, path: string, call: number) => void) | undefined;
+
+  #bootId: string;
+  #root = new SimDirectory();
+  #names: NameChange[] = [];
+  #remains: SimContent[] = [];
+  #usedSectors = 0;
+  /** Number of the latest change; see DataChange. */
+  #stamp = 0;
+  #inFlight = new Set<InFlight>();
+  #halted = false;
+  #haltAt: { call: number; written: number } | undefined;
+  #interrupted = false;
+  readonly #faults = new Map<number, SimFault>();
+  readonly #sticky = new Map<CallKind, SimFault>();
+  readonly #shortWrites = new Map<number, number>();
+  readonly #lostWrites = new Set<number>();
+  readonly #misdirected = new Map<number, { deltaBytes: number; path: string | undefined }>();
+
+  constructor({ clock, random, capacityBytes = Number.POSITIVE_INFINITY }: SimDiskOptions) {
+    this.clock = clock;
+    this.random = random;
+    this.capacityBytes = capacityBytes;
+    this.#bootId = newBootId(random);
+  }
+
+  // Faults.
+
+  /** Makes one call fail. */
+  failAt(call: number, fault: SimFault): void {
+    this.#faults.set(call, fault);
+  }
+
+  /** Makes a `writeSync` take only so many bytes, without an error. (`write` goes on by itself, so it shows nothing.) */
+  shortWriteAt(call: number, bytes: number): void {
+    this.#shortWrites.set(call, bytes);
+  }
+
+  /** Makes a write seem to succeed, and its sync too, though the platter never gets it. */
+  loseWriteAt(call: number): void {
+    this.#lostWrites.add(call);
+  }
+
+  /** Makes the platter get a write at another position, or in another file, than the cache. */
+  misdirectWriteAt(call: number, deltaBytes: number, path?: string): void {
+    this.#misdirected.set(call, { deltaBytes, path });
+  }
+
+  /** Forgets all faults that have not happened yet, and ends sticky ones. */
+  clearFaults(): void {
+    this.#faults.clear();
+    this.#sticky.clear();
+    this.#shortWrites.clear();
+    this.#lostWrites.clear();
+    this.#misdirected.clear();
+  }
+
+  /** Rot: flips one bit of a file in the cache and on the platter. */
+  flipBit(path: string, byte: number, bit: number): void {
+    const inode = this.#file(path, "flipBit");
+    if (byte < 0 || byte >= inode.cache.size) throw new RangeError(`${path} has no byte ${byte}`);
+    inode.cache.flipBit(byte, bit);
+    if (byte < inode.platter.size) inode.platter.flipBit(byte, bit);
+    inode.pending = inode.pending.map((change) => {
+      if (change.kind !== "bytes" || byte < change.position || byte >= change.position + change.bytes.length) {
+        return change;
+      }
+      const bytes = change.bytes.slice();
+      bytes[byte - change.position]! ^= 1 << bit;
+      return { ...change, bytes };
+    });
+  }
+
+  /**
+   * Ends the process at this call: it and all later ones throw. Of a `writeSync`, `written` bytes still reach the cache.
+   */
+  haltAt(call: number, written = 0): void {
+    this.#haltAt = { call, written };
+  }
+
+  /** Ends the process now. What the disk then holds is decided by `kill` or `crash`. */
+  halt(): void {
+    this.#halted = true;
+  }
+
+  get halted(): boolean {
+    return this.#halted;
+  }
+
+  // What tests may look at without it counting as a call.
+
+  /** The contents of a file in the cache. */
+  peek(path: string): Buffer {
+    return this.#file(path, "peek").cache.toBuffer();
+  }
+
+  /** Paths of all files, in the cache. */
+  files(): string[] {
+    const paths: string[] = [];
+    walk(this.#root, "", (path, node) => {
+      if (node instanceof SimInode) paths.push(path);
+    });
+    return paths;
+  }
+
+  get usedBytes(): number {
+    return this.#usedSectors * SECTOR_BYTES;
+  }
+
+  /** True if a power cut now, with any policy, would change nothing. */
+  get settled(): boolean {
+    return this.#names.length === 0 && this.#reachable().every((inode) => inode.pending.length === 0);
+  }
+
+  /** Makes everything durable, as a moment of rest before the trial may. */
+  settle(): void {
+    for (const inode of this.#reachable()) settleFile(inode, Number.POSITIVE_INFINITY);
+    for (const change of this.#names) applyNames(change, (directory) => directory.platter);
+    this.#names = [];
+  }
+
+  // The end of the process.
+
+  /**
+   * Kills the process and returns the disk of its successor: the cache survives. May be called several times, and
+   * along with `crash`, to try different endings of one history.
+   */
+  kill(random: SimRandom, { clock = this.clock }: { clock?: SimClock } = {}): SimDisk {
+    this.#end(random);
+    const copies = new Copies((inode) => {
+      const copy = new SimInode();
+      copy.cache = inode.cache.clone();
+      copy.platter = inode.platter.clone();
+      copy.pending = [...inode.pending];
+      return copy;
+    });
+    const next = this.#successor(clock, random);
+    next.#bootId = this.#bootId;
+    next.#root = copies.of(this.#root);
+    next.#names = this.#names.map((change) => copies.change(change));
+    next.#recount();
+    return next;
+  }
+
+  /** Cuts the power and returns the disk as the next boot finds it. May be called several times, like `kill`. */
+  crash(
+    policy: CrashPolicy,
+    random: SimRandom,
+    { clock = this.clock, holes = "mixed" }: { clock?: SimClock; holes?: HoleFilling } = {},
+  ): SimDisk {
+    this.#end(random);
+    const kept = this.#survivors(policy, random);
+    const copies = new Copies((inode) => {
+      const copy = new SimInode();
+      copy.platter = persist(inode, kept, this.#holeFiller(holes, random));
+      copy.cache = copy.platter.clone();
+      return copy;
+    });
+    const next = this.#successor(clock, random);
+    next.#root = copies.of(this.#root);
+    for (const change of this.#names) {
+      if (kept.names.has(change)) applyNames(copies.change(change), (directory) => directory.platter);
+    }
+    for (const directory of copies.directories()) directory.entries = new Map(directory.platter);
+    next.#recount();
+    return next;
+  }
+
+  #successor(clock: SimClock, random: SimRandom): SimDisk {
+    const next = new SimDisk({ clock, random: random.fork(), capacityBytes: this.capacityBytes });
+    next.#remains = [...this.#remains];
+    next.#stamp = this.#stamp;
+    return next;
+  }
+
+  #end(random: SimRandom): void {
+    this.#halted = true;
+    if (this.#interrupted) return;
+    this.#interrupted = true;
+    for (const call of this.#inFlight) call.interrupt?.(random);
+    this.#inFlight.clear();
+  }
+
+  /** Which pending changes the policy keeps. */
+  #survivors(policy: CrashPolicy, random: SimRandom): Survivors {
+    const calls = this.#pendingByCall(random.chance(0.5));
+    const all = calls.flat();
+    let chosen: readonly Unit[] = [];
+    let names: Set<NameChange> | undefined;
+    if (all.length > 0) {
+      switch (policy) {
+        case "none":
+          break;
+        case "all":
+          chosen = all;
+          break;
+        case "prefix": {
+          const cut = random.below(calls.length);
+          chosen = [...calls.slice(0, cut).flat(), ...calls[cut]!.slice(0, random.below(calls[cut]!.length + 1))];
+          break;
+        }
+        case "random":
+          chosen = calls.flatMap((units) => {
+            const share = random.pick([0, 0.5, 1]);
+            return units.filter(() => random.chance(share));
+          });
+          break;
+        case "allButOne": {
+          // By call first: the thousand sectors of one write must not hide the others.
+          const dropped = lastVersion(all, random.pick(random.pick(calls)));
+          chosen = all.filter((unit) => unit !== dropped);
+          if (dropped.kind === "names") names = withoutDependents(this.#names, dropped.change);
+          break;
+        }
+        case "last":
+          chosen = calls.at(-1)!;
+          break;
+      }
+    }
+    const kept = { sectors: new Map<DataChange, Set<number>>(), sizes: new Set<DataChange>() };
+    const chosenNames = new Set<NameChange>();
+    for (const unit of chosen) {
+      if (unit.kind === "names") chosenNames.add(unit.change);
+      else if (unit.kind === "size") kept.sizes.add(unit.change);
+      else {
+        const sectors = kept.sectors.get(unit.change);
+        if (sectors === undefined) kept.sectors.set(unit.change, new Set([unit.sector]));
+        else sectors.add(unit.sector);
+      }
+    }
+    return { ...kept, names: names ?? withDependencies(this.#names, chosenNames) };
+  }
+
+  /** All that is pending, call by call. Within a call, file systems differ on whether sizes or bytes come first. */
+  #pendingByCall(sizesFirst: boolean): Unit[][] {
+    const byStamp = new Map<number, Unit[]>();
+    const add = (unit: Unit) => {
+      const units = byStamp.get(unit.change.stamp);
+      if (units === undefined) byStamp.set(unit.change.stamp, [unit]);
+      else units.push(unit);
+    };
+    for (const inode of this.#reachable()) {
+      for (const change of inode.pending) {
+        if (change.kind === "size") add({ kind: "size", inode, change });
+        else for (const sector of sectorsOf(change)) add({ kind: "sector", inode, change, sector });
+      }
+    }
+    for (const change of this.#names) add({ kind: "names", change });
+    const calls = [...byStamp.keys()].sort((a, b) => a - b).map((stamp) => byStamp.get(stamp)!);
+    if (sizesFirst) for (const units of calls) units.sort((a, b) => rank(a) - rank(b));
+    return calls;
+  }
+
+  #holeFiller(holes: HoleFilling, random: SimRandom): HoleFiller {
+    const filling = holes === "mixed" ? random.pick(["zero", "old", "garbage", "each"] as const) : holes;
+    const remains = this.#remains.length > 0 ? random.pick(this.#remains) : undefined;
+    return (sector) => {
+      switch (filling === "each" ? random.pick(["zero", "old", "garbage"] as const) : filling) {
+        case "zero":
+          return undefined;
+        case "old":
+          return remains?.sector(sector);
+        case "garbage": {
+          const bytes = new Uint8Array(SECTOR_BYTES);
+          random.fill(bytes);
+          return bytes;
+        }
+      }
+    };
+  }
+
+  #recount(): void {
+    this.#usedSectors = 0;
+    walk(this.#root, "", (_path, node) => {
+      if (!(node instanceof SimInode)) return;
+      if (node.links++ === 0) this.#usedSectors += node.cache.sectors;
+    });
+  }
+
+  /** Files that have a name, or had one or may have one again after a power cut. */
+  #reachable(): SimInode[] {
+    const nodes = new Set<SimNode>([this.#root]);
+    for (const change of this.#names) for (const node of change.nodes) nodes.add(node);
+    for (const node of nodes) {
+      if (node instanceof SimInode) continue;
+      for (const child of node.entries.values()) nodes.add(child);
+      for (const child of node.platter.values()) nodes.add(child);
+    }
+    return [...nodes].filter((node) => node instanceof SimInode);
+  }
+
+  // Disk.
+
+  openFile(path: string, mode: "read" | "write" | "create"): DiskFile {
+    this.#call("open", path);
+    const { directory, name } = this.#parent(path, "open");
+    let node = directory.entries.get(name);
+    if (mode === "create") {
+      if (node !== undefined) throw systemError("EEXIST", "open", path);
+      node = new SimInode();
+      this.#change(++this.#stamp, [{ directory, name, node }], [node]);
+    }
+    if (node === undefined) throw systemError("ENOENT", "open", path);
+    if (node instanceof SimDirectory) throw systemError("EISDIR", "open", path);
+    return new SimFile(this.#internals, path, node, mode !== "read");
+  }
+
+  list(path: string): string[] {
+    this.#call("list", path);
+    return [...this.#directory(path, "list").entries.keys()];
+  }
+
+  size(path: string): number | undefined {
+    this.#call("size", path);
+    const node = this.#find(path);
+    return node instanceof SimDirectory ? 4096 : node?.cache.size;
+  }
+
+  readFile(path: string): Buffer {
+    this.#call("readFile", path);
+    return this.#file(path, "readFile").cache.toBuffer();
+  }
+
+  mkdir(path: string): void {
+    this.#call("mkdir", path);
+    const stamp = ++this.#stamp;
+    let directory = this.#root;
+    const names = split(path);
+    for (const [index, name] of names.entries()) {
+      let node = directory.entries.get(name);
+      if (node instanceof SimInode) throw systemError(index < names.length - 1 ? "ENOTDIR" : "EEXIST", "mkdir", path);
+      if (node === undefined) {
+        checkName(name, "mkdir", path);
+        node = new SimDirectory();
+        this.#change(stamp, [{ directory, name, node }], [node]);
+      }
+      directory = node;
+    }
+  }
+
+  rename(from: string, to: string): void {
+    this.#call("rename", from);
+    const source = this.#parent(from, "rename");
+    const target = this.#parent(to, "rename");
+    const node = source.directory.entries.get(source.name);
+    if (node === undefined) throw systemError("ENOENT", "rename", from);
+    if (node instanceof SimDirectory && contains(node, target.directory)) throw systemError("EINVAL", "rename", from);
+    const replaced = target.directory.entries.get(target.name);
+    if (replaced === node) return;
+    if (replaced !== undefined) {
+      if (replaced instanceof SimDirectory) {
+        if (!(node instanceof SimDirectory)) throw systemError("EISDIR", "rename", to);
+        if (replaced.entries.size > 0) throw systemError("ENOTEMPTY", "rename", to);
+      } else if (node instanceof SimDirectory) throw systemError("ENOTDIR", "rename", to);
+    }
+    this.#change(
+      ++this.#stamp,
+      [
+        { ...source, node: undefined },
+        { ...target, node },
+      ],
+      replaced === undefined ? [node] : [node, replaced],
+    );
+  }
+
+  unlink(path: string): void {
+    this.#call("unlink", path);
+    const { directory, name } = this.#parent(path, "unlink");
+    const node = directory.entries.get(name);
+    if (node === undefined) throw systemError("ENOENT", "unlink", path);
+    if (node instanceof SimDirectory) throw systemError("EISDIR", "unlink", path);
+    this.#change(++this.#stamp, [{ directory, name, node: undefined }], [node]);
+  }
+
+  rmdir(path: string): void {
+    this.#call("rmdir", path);
+    const { directory, name } = this.#parent(path, "rmdir");
+    const node = directory.entries.get(name);
+    if (node === undefined) throw systemError("ENOENT", "rmdir", path);
+    if (node instanceof SimInode) throw systemError("ENOTDIR", "rmdir", path);
+    if (node.entries.size > 0) throw systemError("ENOTEMPTY", "rmdir", path);
+    this.#change(++this.#stamp, [{ directory, name, node: undefined }], [node]);
+  }
+
+  syncDirectory(path: string): Promise<void> {
+    // What happens while it is under way, it need not cover.
+    const stamp = this.#stamp;
+    return this.#later("syncDirectory", path, (_call, fault) => {
+      const directory = this.#directory(path, "syncDirectory");
+      const names = this.#names.filter((change) => change.stamp <= stamp);
+      const here = new Set(names.filter(({ entries }) => entries.some((entry) => entry.directory === directory)));
+      if (fault !== undefined) {
+        // The journal has given these up: the names stay visible, and no later sync makes them durable.
+        this.#names = this.#names.filter((change) => !here.has(change));
+        throw systemError(fault.errno, "syncDirectory", path);
+      }
+      const settled = withDependencies(names, here);
+      for (const change of names) if (settled.has(change)) applyNames(change, (target) => target.platter);
+      this.#names = this.#names.filter((change) => !settled.has(change));
+    });
+  }
+
+  bootId(): string {
+    return this.#bootId;
+  }
+
+  // Calls.
+
+  /** Counts a call that answers at once. Throws if the process has ended, or the fault that is due. */
+  #call(kind: CallKind, path: string): void {
+    const { fault } = this.#count(kind, path);
+    if (fault !== undefined) throw systemError(fault.errno, kind, path);
+  }
+
+  #count(kind: CallKind, path: string, onHalt?: (call: number, written: number) => void): Counted {
+    this.#assertAlive();
+    const call = ++this.calls;
+    this.onCall?.(kind, path, call);
+    if (this.#haltAt?.call === call) {
+      onHalt?.(call, this.#haltAt.written);
+      this.halt();
+    }
+    this.#assertAlive();
+    const fault = this.#faults.get(call) ?? this.#sticky.get(kind);
+    if (fault?.sticky === true) this.#sticky.set(kind, fault);
+    return { call, fault };
+  }
+
+  #assertAlive(): void {
+    if (this.#halted) throw new ProcessEnded("this simulated process has ended");
+  }
+
+  /**
+   * A call in the thread pool: counted now; done, and answered, when the clock says so. One under way when the process
+   * ends is never answered; of a write a part may then have been done.
+   */
+  #later<T>(
+    kind: CallKind,
+    path: string,
+    perform: (call: number, fault: SimFault | undefined) => T,
+    interrupt?: (call: number, random: SimRandom) => void,
+  ): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const { call, fault } = this.#count(kind, path);
+      const flight: InFlight = interrupt === undefined ? {} : { interrupt: (random) => interrupt(call, random) };
+      this.#inFlight.add(flight);
+      this.clock.queueIo(() => {
+        if (this.#halted) return;
+        this.#inFlight.delete(flight);
+        try {
+          resolve(perform(call, fault));
+        } catch (error) {
+          reject(error);
+        }
+      });
+    });
+  }
+
+  /** What an open file may do to its disk. */
+  readonly #internals: DiskInternals = {
+    call: (kind, path) => this.#call(kind, path),
+    later: (kind, path, perform, interrupt) => this.#later(kind, path, perform, interrupt),
+    writeNow: (path, inode, bytes, position) => {
+      const { call, fault } = this.#count("writeSync", path, (haltCall, written) =>
+        this.#store(haltCall, inode, bytes.subarray(0, written), position),
+      );
+      if (fault !== undefined) {
+        this.#store(call, inode, bytes.subarray(0, fault.written ?? 0), position);
+        throw systemError(fault.errno, "writeSync", path);
+      }
+      const wanted = bytes.subarray(0, this.#shortWrites.get(call));
+      const taken = this.#store(call, inode, wanted, position);
+      if (taken === 0 && wanted.length > 0) throw systemError("ENOSPC", "writeSync", path);
+      return taken;
+    },
+    store: (call, inode, bytes, position) => this.#store(call, inode, bytes, position),
+    stamp: () => this.#stamp,
+    resize: (inode, size) => {
+      if (size === inode.cache.size) return;
+      this.#usedSectors -= inode.cache.sectors;
+      inode.cache.resize(size);
+      this.#usedSectors += inode.cache.sectors;
+      inode.pending.push({ stamp: ++this.#stamp, kind: "size", size });
+    },
+    drop: (inode) => this.#release(inode),
+  };
+
+  /** Writes into the cache what there is space for; returns how much that was. */
+  #store(call: number, inode: SimInode, bytes: Uint8Array, position: number): number {
+    const length = this.#fit(inode, position, bytes.length);
+    if (length === 0) return 0;
+    const copy = bytes.slice(0, length);
+    const stamp = ++this.#stamp;
+    this.#usedSectors -= inode.cache.sectors;
+    inode.cache.write(copy, position);
+    this.#usedSectors += inode.cache.sectors;
+    if (!this.#lostWrites.has(call)) {
+      const astray = this.#misdirected.get(call);
+      const target = astray?.path === undefined ? inode : this.#file(astray.path, "misdirectWriteAt");
+      const where = Math.max(0, position + (astray?.deltaBytes ?? 0));
+      target.pending.push({ stamp, kind: "bytes", position: where, bytes: copy });
+    }
+    const end = position + length;
+    if (end > inode.cache.size) {
+      inode.cache.size = end;
+      inode.pending.push({ stamp, kind: "size", size: end });
+    }
+    return length;
+  }
+
+  /** How many of these bytes have space: sectors that the file has already need none. */
+  #fit(inode: SimInode, position: number, length: number): number {
+    let free = Math.floor(this.capacityBytes / SECTOR_BYTES) - this.#usedSectors;
+    if (free >= Math.ceil(length / SECTOR_BYTES) + 1) return length;
+    const end = position + length;
+    for (let sector = Math.floor(position / SECTOR_BYTES); sector * SECTOR_BYTES < end; sector++) {
+      if (!inode.cache.isMapped(sector) && free-- <= 0) return Math.max(0, sector * SECTOR_BYTES - position);
+    }
+    return length;
+  }
+
+  #change(stamp: number, entries: NameChange["entries"], nodes: readonly SimNode[]): void {
+    const change: NameChange = { stamp, entries, nodes };
+    for (const { directory, name } of entries) this.#unlinked(directory.entries.get(name));
+    applyNames(change, (directory) => directory.entries);
+    for (const { node } of entries) if (node instanceof SimInode) node.links++;
+    for (const node of nodes) if (node instanceof SimInode) this.#release(node);
+    this.#names.push(change);
+  }
+
+  #unlinked(node: SimNode | undefined): void {
+    if (node instanceof SimInode) node.links--;
+  }
+
+  /** Gives the space of a file back once it has neither a name nor a user. */
+  #release(inode: SimInode): void {
+    // When the process has ended, what it still does (closing files, say) must not touch what it left behind.
+    if (this.#halted || inode.links > 0 || inode.handles > 0) return;
+    this.#usedSectors -= inode.cache.sectors;
+    this.#remains = [inode.cache.clone(), ...this.#remains].slice(0, REMAINS_MAX);
+    // What was not written yet, no one will write any more.
+    inode.pending = [];
+    inode.cache = new SimContent();
+  }
+
+  // Paths.
+
+  #find(path: string): SimNode | undefined {
+    let node: SimNode | undefined = this.#root;
+    for (const name of split(path)) node = node instanceof SimDirectory ? node.entries.get(name) : undefined;
+    return node;
+  }
+
+  #directory(path: string, syscall: string): SimDirectory {
+    return this.#walkTo(split(path), syscall, path);
+  }
+
+  #file(path: string, syscall: string): SimInode {
+    const { directory, name } = this.#parent(path, syscall);
+    const node = directory.entries.get(name);
+    if (node === undefined) throw systemError("ENOENT", syscall, path);
+    if (node instanceof SimDirectory) throw systemError("EISDIR", syscall, path);
+    return node;
+  }
+
+  #walkTo(names: readonly string[], syscall: string, path: string): SimDirectory {
+    let directory = this.#root;
+    for (const name of names) {
+      const node = directory.entries.get(name);
+      if (node === undefined) throw systemError("ENOENT", syscall, path);
+      if (node instanceof SimInode) throw systemError("ENOTDIR", syscall, path);
+      directory = node;
+    }
+    return directory;
+  }
+
+  #parent(path: string, syscall: string): { directory: SimDirectory; name: string } {
+    const names = split(path);
+    const name = names.pop();
+    if (name === undefined) throw systemError("EBUSY", syscall, path);
+    checkName(name, syscall, path);
+    return { directory: this.#walkTo(names, syscall, path), name };
+  }
+}
+
+interface Counted {
+  readonly call: number;
+  readonly fault: SimFault | undefined;
+}
+
+interface DiskInternals {
+  /** The latest change so far. */
+  stamp(): number;
+  call(kind: CallKind, path: string): void;
+  later<T>(
+    kind: CallKind,
+    path: string,
+    perform: (call: number, fault: SimFault | undefined) => T,
+    interrupt?: (call: number, random: SimRandom) => void,
+  ): Promise<T>;
+  writeNow(path: string, inode: SimInode, bytes: Uint8Array, position: number): number;
+  store(call: number, inode: SimInode, bytes: Uint8Array, position: number): number;
+  resize(inode: SimInode, size: number): void;
+  drop(inode: SimInode): void;
+}
+
+class SimFile implements DiskFile {
+  readonly path: string;
+  readonly #disk: DiskInternals;
+  readonly #inode: SimInode;
+  readonly #writable: boolean;
+  #closed = false;
+
+  constructor(disk: DiskInternals, path: string, inode: SimInode, writable: boolean) {
+    this.path = path;
+    this.#disk = disk;
+    this.#inode = inode;
+    this.#writable = writable;
+    inode.handles++;
+  }
+
+  size(): number {
+    this.#check("fileSize");
+    this.#disk.call("fileSize", this.path);
+    return this.#inode.cache.size;
+  }
+
+  writeSync(buffer: Uint8Array, start: number, length: number, position: number): number {
+    this.#check("writeSync");
+    checkRange(buffer, start, length, position);
+    return this.#disk.writeNow(this.path, this.#inode, buffer.subarray(start, start + length), position);
+  }
+
+  readSync(buffer: Uint8Array, start: number, length: number, position: number): number {
+    this.#check("readSync");
+    checkRange(buffer, start, length, position);
+    this.#disk.call("readSync", this.path);
+    return this.#inode.cache.read(buffer, start, length, position);
+  }
+
+  async write(buffers: readonly Uint8Array[], position: number): Promise<void> {
+    // Nothing to write is nothing to refuse, as in NodeDisk.
+    this.#check(buffers.some((buffer) => buffer.length > 0) ? "write" : "read");
+    checkRange(undefined, 0, 0, position);
+    const list = [...buffers];
+    await this.#later(
+      "write",
+      (call, fault) => {
+        // Read only now, as the thread pool may: a buffer that was reused too early is written as it is by then.
+        const bytes = Buffer.concat(list);
+        const wanted = fault === undefined ? bytes : bytes.subarray(0, fault.written ?? 0);
+        const taken = this.#disk.store(call, this.#inode, wanted, position);
+        if (fault !== undefined) throw systemError(fault.errno, "write", this.path);
+        if (taken < bytes.length) throw systemError("ENOSPC", "write", this.path);
+      },
+      (call, random) => {
+        const bytes = Buffer.concat(list);
+        const part = random.pick([0, random.below(bytes.length + 1), bytes.length]);
+        this.#disk.store(call, this.#inode, bytes.subarray(0, part), position);
+      },
+    );
+  }
+
+  async read(buffer: Uint8Array, start: number, length: number, position: number): Promise<number> {
+    this.#check("read");
+    checkRange(buffer, start, length, position);
+    return this.#later("read", (_call, fault) => {
+      if (fault !== undefined) throw systemError(fault.errno, "read", this.path);
+      return this.#inode.cache.read(buffer, start, length, position);
+    });
+  }
+
+  async sync(): Promise<void> {
+    this.#check("sync");
+    // What is written while it is under way, it need not cover.
+    const stamp = this.#disk.stamp();
+    await this.#later("sync", (_call, fault) => {
+      if (fault === undefined) {
+        settleFile(this.#inode, stamp);
+        return;
+      }
+      forsakeBytes(this.#inode, stamp, fault.pages ?? "kept");
+      throw systemError(fault.errno, "sync", this.path);
+    });
+  }
+
+  async truncate(length: number): Promise<void> {
+    this.#check("truncate");
+    checkRange(undefined, 0, 0, length);
+    if (!this.#writable) throw systemError("EINVAL", "truncate", this.path);
+    await this.#later("truncate", (_call, fault) => {
+      if (fault !== undefined) throw systemError(fault.errno, "truncate", this.path);
+      this.#disk.resize(this.#inode, length);
+    });
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    try {
+      this.#disk.call("close", this.path);
+    } finally {
+      this.#inode.handles--;
+      this.#disk.drop(this.#inode);
+    }
+  }
+
+  /** A call in the thread pool keeps the file in being, even if it is closed and deleted meanwhile. */
+  async #later<T>(
+    kind: CallKind,
+    perform: (call: number, fault: SimFault | undefined) => T,
+    interrupt?: (call: number, random: SimRandom) => void,
+  ): Promise<T> {
+    this.#inode.handles++;
+    try {
+      return await this.#disk.later(kind, this.path, perform, interrupt);
+    } finally {
+      this.#inode.handles--;
+      this.#disk.drop(this.#inode);
+    }
+  }
+
+  #check(kind: CallKind): void {
+    const writes = kind === "writeSync" || kind === "write";
+    if (this.#closed || (writes && !this.#writable)) throw systemError("EBADF", kind, this.path);
+  }
+}
+
+/** The smallest thing that a power cut keeps or drops. */
+type Unit =
+  | { readonly kind: "sector"; readonly inode: SimInode; readonly change: BytesChange; readonly sector: number }
+  | { readonly kind: "size"; readonly inode: SimInode; readonly change: SizeChange }
+  | { readonly kind: "names"; readonly change: NameChange };
+
+function rank(unit: Unit): number {
+  return unit.kind === "sector" ? 1 : 0;
+}
+
+/** The newest version of the same sector or size: dropping an older one would drop nothing. */
+function lastVersion(units: readonly Unit[], unit: Unit): Unit {
+  if (unit.kind === "names") return unit;
+  return units.findLast(
+    (other) =>
+      other.kind === unit.kind &&
+      other.inode === unit.inode &&
+      (other.kind !== "sector" || unit.kind !== "sector" || other.sector === unit.sector),
+  )!;
+}
+
+function split(path: string): string[] {
+  return path.split("/").filter((name) => name !== "");
+}
+
+function checkName(name: string, syscall: string, path: string): void {
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX) throw systemError("ENAMETOOLONG", syscall, path);
+  if (name.includes("\0") || name === "." || name === "..") throw systemError("EINVAL", syscall, path);
+}
+
+/** As Node does: a caller's mistake must not pass here and fail on a real disk. */
+function checkRange(buffer: Uint8Array | undefined, start: number, length: number, position: number): void {
+  for (const value of [start, length, position]) {
+    if (!Number.isSafeInteger(value) || value < 0) throw new RangeError(`${value} is not a whole number from 0 on`);
+  }
+  if (buffer !== undefined && start + length > buffer.length) {
+    throw new RangeError(`${start} + ${length} is beyond a buffer of ${buffer.length} bytes`);
+  }
+}
+
+function systemError(code: string, syscall: string, path: string): Error {
+  const errno = (os.constants.errno as Record<string, number>)[code];
+  return Object.assign(new Error(`${code}: simulated, ${syscall} '${path}'`), {
+    code,
+    errno: errno === undefined ? undefined : -errno,
+    syscall,
+    path,
+  });
+}
+
+function newBootId(random: SimRandom): string {
+  return `boot-${random.uint32().toString(16).padStart(8, "0")}`;
+}
