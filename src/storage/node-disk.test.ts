@@ -38,6 +38,7 @@ test("open modes", () => {
   assert.throws(() => disk.openFile(at("none"), "read"), { code: "ENOENT" });
   assert.throws(() => disk.openFile(at("none"), "write"), { code: "ENOENT" });
   disk.openFile(at("modes"), "create").close();
+  assert.equal(disk.size(at("modes/below")), undefined);
   assert.throws(() => disk.openFile(at("modes"), "create"), { code: "EEXIST" });
   const reader = disk.openFile(at("modes"), "read");
   assert.throws(() => reader.writeSync(Buffer.from("x"), 0, 1, 0), { code: "EBADF" });

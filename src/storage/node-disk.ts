@@ -27,7 +27,13 @@ export class NodeDisk implements Disk {
   }
 
   size(path: string): number | undefined {
-    return fs.lstatSync(path, { throwIfNoEntry: false })?.size;
+    try {
+      return fs.lstatSync(path, { throwIfNoEntry: false })?.size;
+    } catch (error) {
+      // A file where a directory above it should be: there is no such file either.
+      if ((error as NodeJS.ErrnoException).code === "ENOTDIR") return undefined;
+      throw error;
+    }
   }
 
   readFile(path: string): Buffer {
