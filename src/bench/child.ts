@@ -49,13 +49,14 @@ export async function runInChild<N extends Name>(
     execArgv: nodeOptionsOf(options),
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
-  const closed = once(child, "close");
+  // Not "close": that never comes once this side has disconnected.
+  const exited = once(child, "exit");
   try {
     return await conversation<ResultOf<N>>(child, { name, settings }, options.onProgress ?? (() => {}));
   } finally {
     if (options.end === "kill") child.kill("SIGKILL");
     else if (child.connected) child.disconnect();
-    await closed;
+    await exited;
   }
 }
 
@@ -68,7 +69,7 @@ function conversation<T>(child: ChildProcess, task: Task, onProgress: OnProgress
       else reject(new Error(report.message));
     });
     child.once("error", reject);
-    child.once("close", (code, signal) => reject(new Error(`the child process ended early (${signal ?? code})`)));
+    child.once("exit", (code, signal) => reject(new Error(`the child process ended early (${signal ?? code})`)));
     child.send(task);
   });
 }
@@ -86,7 +87,8 @@ export function serveParent(experiments: Experiments): void {
     if (process.connected) process.send?.(report);
   };
   process.once("disconnect", () => process.exit());
-  process.once("message", (task: Task) => {
+  // Not once: listening keeps this process alive until the parent lets go of it or kills it.
+  process.on("message", (task: Task) => {
     const experiment = experiments[task.name] as (settings: unknown, onProgress: OnProgress) => Promise<unknown>;
     experiment(task.settings, (fraction, label) => send({ type: "progress", fraction, label })).then(
       (value) => send({ type: "result", value }),

@@ -72,12 +72,20 @@ function semiSpaceOption(): Option {
   ).argParser(count(1));
 }
 
-/** Options may stand before the command too: what is asked for at any level holds. */
-function asked(command: Command, flag: "json" | "quiet"): boolean {
-  for (let at: Command | null = command; at !== null; at = at.parent) {
-    if (at.getOptionValue(flag) === true) return true;
-  }
-  return false;
+/** The common options: they may stand before the command's name as well as behind it; behind it wins. */
+function commonOptions(command: Command): Pick<CommonOptions, "dataDir" | "durability" | "json" | "quiet"> {
+  const resolve = (name: string): unknown => {
+    for (let at: Command | null = command; at !== null; at = at.parent) {
+      if (at.getOptionValueSource(name) === "cli") return at.getOptionValue(name);
+    }
+    return command.getOptionValue(name);
+  };
+  return {
+    dataDir: resolve("dataDir") as string,
+    durability: resolve("durability") as Durability,
+    json: resolve("json") === true,
+    quiet: resolve("quiet") === true,
+  };
 }
 
 /** What the figures depend on besides the options. */
@@ -98,14 +106,14 @@ function benchmark<O extends CommonOptions, R>(
   describe: (options: O) => string,
   report: (result: R, options: O, dim: boolean) => string,
 ): void {
-  command.action(async (options: O) => {
-    const json = asked(command, "json");
-    const progress = new ProgressBar(!json && !asked(command, "quiet"));
+  command.action(async (given: O) => {
+    const options = { ...given, ...commonOptions(command) };
+    const { dataDir, json, quiet, ...parameters } = options;
+    const progress = new ProgressBar(!json && !quiet);
     const settings = machine();
-    const result = await withScratch(options.dataDir, (directory) => body(directory, options, progress.update)).finally(
-      () => progress.clear(),
+    const result = await withScratch(dataDir, (directory) => body(directory, options, progress.update)).finally(() =>
+      progress.clear(),
     );
-    const { dataDir: _dataDir, json: _json, quiet: _quiet, ...parameters } = options;
     if (json) {
       process.stdout.write(`${JSON.stringify({ benchmark: command.name(), machine: settings, parameters, result })}\n`);
       return;
@@ -114,7 +122,7 @@ function benchmark<O extends CommonOptions, R>(
     const started = nodeOptions.length === 0 ? "default Node options" : nodeOptions.join(" ");
     const dim = process.stdout.isTTY === true && !process.env.NO_COLOR;
     process.stdout.write(
-      `${describe(options)}\n${options.durability}, ${options.rounds} rounds: median (min - max)\n` +
+      `${describe(options)}\n${options.durability}, ${options.rounds} round${options.rounds === 1 ? "" : "s"}: median (min - max)\n` +
         `node ${node} (${started}), ${platform}, ${cores} x ${cpu}\n\n${report(result, options, dim)}\n`,
     );
   });

@@ -4,6 +4,7 @@
  */
 
 import { join } from "node:path";
+import type { Durability } from "../api/contract.js";
 import { open } from "../index.js";
 import { type ChildSettings, runInChild } from "./child.js";
 import { type Spread, spread } from "./measure.js";
@@ -15,6 +16,7 @@ export interface OpenSettings extends ChildSettings {
   readonly many: number;
   readonly messageBytes: number;
   readonly rounds: number;
+  readonly durability: Durability;
   /** Bytes appended to another log before each kill, so that there is something in the write-ahead log to recover. */
   readonly tailBytes: number;
 }
@@ -28,6 +30,7 @@ export interface OpenFill {
 export interface OpenMeasure {
   readonly directory: string;
   readonly messageBytes: number;
+  readonly durability: Durability;
   /** How the process will end: in order, or killed after it has appended this many bytes. */
   readonly end: { readonly kind: "close" } | { readonly kind: "kill"; readonly tailBytes: number };
 }
@@ -75,7 +78,7 @@ export async function fill(settings: OpenFill, onProgress: OnProgress): Promise<
 /** Opens the directory once. With `kill` the directory stays open: the parent kills this process. */
 export async function measureOpen(settings: OpenMeasure): Promise<Opening> {
   const startedMs = performance.now();
-  const mq = await open(settings.directory, { durability: "async" });
+  const mq = await open(settings.directory, { durability: settings.durability });
   const openMs = performance.now() - startedMs;
   const log = await mq.openLog(LOG);
   const records = (await log.stats()).next;
@@ -108,7 +111,7 @@ export async function benchOpen(
   for (const { directory: filled, records } of sizes) {
     await runInChild(
       "open-fill",
-      { directory: filled, records, messageBytes: settings.messageBytes },
+      { ...settings, directory: filled, records },
       { ...settings, onProgress: (fraction, label) => onProgress(fraction / 2, label) },
     );
   }
@@ -123,7 +126,7 @@ export async function benchOpen(
       for (const [index, size] of sizes.entries()) {
         const opening = await runInChild(
           "open-measure",
-          { directory: size.directory, messageBytes: settings.messageBytes, end },
+          { ...settings, directory: size.directory, end },
           { ...settings, end: kind === "kill" ? "kill" : "exit" },
         );
         if (round === 0) continue;

@@ -1,0 +1,83 @@
+/**
+ * What is compared, with how much work in a round, and which ratios varve aims for. Stores differ in speed by orders
+ * of magnitude, so that each gets a number of messages which takes it a good part of a second; rates are compared.
+ */
+
+const KIB = 1024;
+
+/** The bare loops are named as the harness names them. */
+export const RAW_WRITE = "raw write";
+export const OVERWRITE = "overwrite + fdatasync";
+export const OVERWRITE_BLOCKING = "overwrite + fdatasyncSync";
+
+export const CASES = [
+  {
+    id: "append-batch",
+    title: "append 1 KiB, batches of 64, 8 appenders, async",
+    durability: "async",
+    messageBytes: KIB,
+    messages: { varve: 262_144, [RAW_WRITE]: 262_144, peer: 65_536 },
+    bare: [RAW_WRITE],
+    targets: [
+      { against: RAW_WRITE, least: 0.45 },
+      { against: "better-sqlite3", least: 5 },
+    ],
+  },
+  {
+    id: "append-single",
+    title: "append 1 KiB one by one, 64 at a time, async",
+    durability: "async",
+    messageBytes: KIB,
+    messages: { varve: 262_144, [RAW_WRITE]: 262_144, peer: 24_576 },
+    bare: [RAW_WRITE],
+    targets: [
+      { against: RAW_WRITE, least: 0.25 },
+      { against: "better-sqlite3", least: 8 },
+    ],
+  },
+  {
+    id: "append-sync",
+    title: "append 1 KiB one by one, 64 at a time, sync",
+    durability: "sync",
+    messageBytes: KIB,
+    messages: { varve: 65_536, peer: 4096 },
+    bare: [],
+    targets: [{ against: "better-sqlite3", least: 20 }],
+  },
+  {
+    id: "append-sequential",
+    title: "append 1 KiB one by one, one at a time, sync",
+    durability: "sync",
+    messageBytes: KIB,
+    messages: { varve: 4096, [OVERWRITE]: 4096, [OVERWRITE_BLOCKING]: 4096 },
+    bare: [OVERWRITE, OVERWRITE_BLOCKING],
+    targets: [{ against: OVERWRITE, least: 0.8 }],
+  },
+  {
+    id: "scan",
+    title: "scan 1 KiB records from disk files, reopened",
+    durability: "async",
+    messageBytes: KIB,
+    messages: { varve: 262_144, peer: 262_144 },
+    bare: [],
+    targets: [{ against: "better-sqlite3", least: 8 }],
+  },
+  {
+    id: "cycle-single",
+    title: "enqueue + dequeue + ack 64 B one by one, 64 at a time, async",
+    durability: "async",
+    messageBytes: 64,
+    messages: { varve: 131_072, peer: 12_288 },
+    bare: [],
+    targets: [{ against: "better-sqlite3", least: 10 }],
+  },
+  {
+    id: "cycle-batch",
+    title: "enqueue + dequeue + ack 64 B, batches of 64, 8 workers, async",
+    durability: "async",
+    messageBytes: 64,
+    messages: { varve: 262_144, peer: 65_536 },
+    bare: [],
+    targets: [{ against: "better-sqlite3", least: 3 }],
+  },
+];
