@@ -6,78 +6,28 @@
  *
  * Every call has a number, counted from 1. Faults, and the end of the process, are scheduled by that number.
  */
-import os from "node:os";
 import type { Disk, DiskFile } from "../../src/storage/disk.js";
 import type { SimClock } from "./sim-clock.js";
 import { SECTOR_BYTES, SimContent } from "./sim-content.js";
+import { type CrashPolicy, chooseSurvivors, type HoleFilling, holeFiller } from "./sim-crash.js";
+import { type CallKind, type DiskInternals, type SimFault, SimFile, systemError } from "./sim-file.js";
 import {
   applyNames,
-  type BytesChange,
   Copies,
   contains,
-  type DataChange,
-  forsakeBytes,
-  type HoleFiller,
   type NameChange,
   persist,
   SimDirectory,
   SimInode,
   type SimNode,
-  type SizeChange,
-  type Survivors,
-  sectorsOf,
   settleFile,
   walk,
   withDependencies,
-  withoutDependents,
 } from "./sim-nodes.js";
 import type { SimRandom } from "./sim-random.js";
 
-export type CallKind =
-  | "open"
-  | "list"
-  | "size"
-  | "readFile"
-  | "mkdir"
-  | "rename"
-  | "unlink"
-  | "rmdir"
-  | "syncDirectory"
-  | "fileSize"
-  | "writeSync"
-  | "readSync"
-  | "write"
-  | "read"
-  | "sync"
-  | "truncate"
-  | "close";
-
-/**
- * What a power cut keeps of the pending changes, in the order of the calls that made them:
- * - `prefix`: all up to some point, which may lie within a call;
- * - `random`: of each call nothing, all, or a random half of its sectors;
- * - `allButOne`: all but one sector, size or name;
- * - `last`: only what the last call changed.
- */
-export type CrashPolicy = "none" | "all" | "prefix" | "random" | "allButOne" | "last";
-export const CRASH_POLICIES: readonly CrashPolicy[] = ["none", "all", "prefix", "random", "allButOne", "last"];
-
-/** What is read where a file has grown but its new sector was not written: zeros, what lay there before, or anything. */
-export type HoleFilling = "zero" | "old" | "garbage" | "mixed";
-
-export interface SimFault {
-  readonly errno: string;
-  /** Also fails all later calls of the kind that was hit, until `clearFaults`. @defaultValue false */
-  readonly sticky?: boolean;
-  /** For writes: bytes that are taken before the error. @defaultValue 0 */
-  readonly written?: number;
-  /**
-   * For `sync`: whether the cache keeps the data that did not reach the platter or reverts to what is there. Either
-   * way it counts as clean from then on, as on Linux: the next sync succeeds without having written it.
-   * @defaultValue "kept"
-   */
-  readonly pages?: "kept" | "reverted";
-}
+export { CRASH_POLICIES, type CrashPolicy, type HoleFilling } from "./sim-crash.js";
+export type { CallKind, SimFault } from "./sim-file.js";
 
 export interface SimDiskOptions {
   readonly clock: SimClock;
@@ -89,6 +39,11 @@ export interface SimDiskOptions {
 /** Thrown at a process that is no more: its disk was taken away by `halt`, `kill` or `crash`. */
 export class ProcessEnded extends Error {
   readonly code = "ESIMENDED";
+}
+
+interface Counted {
+  readonly call: number;
+  readonly fault: SimFault | undefined;
 }
 
 /** A call in the simulated thread pool. */
@@ -259,10 +214,10 @@ export class SimDisk implements Disk {
     { clock = this.clock, holes = "mixed" }: { clock?: SimClock; holes?: HoleFilling } = {},
   ): SimDisk {
     this.#end(random);
-    const kept = this.#survivors(policy, random);
+    const kept = chooseSurvivors(this.#reachable(), this.#names, policy, random);
     const copies = new Copies((inode) => {
       const copy = new SimInode();
-      copy.platter = persist(inode, kept, this.#holeFiller(holes, random));
+      copy.platter = persist(inode, kept, holeFiller(holes, this.#remains, random));
       copy.cache = copy.platter.clone();
       return copy;
     });
@@ -289,94 +244,6 @@ export class SimDisk implements Disk {
     this.#interrupted = true;
     for (const call of this.#inFlight) call.interrupt?.(random);
     this.#inFlight.clear();
-  }
-
-  /** Which pending changes the policy keeps. */
-  #survivors(policy: CrashPolicy, random: SimRandom): Survivors {
-    const calls = this.#pendingByCall(random.chance(0.5));
-    const all = calls.flat();
-    let chosen: readonly Unit[] = [];
-    let names: Set<NameChange> | undefined;
-    if (all.length > 0) {
-      switch (policy) {
-        case "none":
-          break;
-        case "all":
-          chosen = all;
-          break;
-        case "prefix": {
-          const cut = random.below(calls.length);
-          chosen = [...calls.slice(0, cut).flat(), ...calls[cut]!.slice(0, random.below(calls[cut]!.length + 1))];
-          break;
-        }
-        case "random":
-          chosen = calls.flatMap((units) => {
-            const share = random.pick([0, 0.5, 1]);
-            return units.filter(() => random.chance(share));
-          });
-          break;
-        case "allButOne": {
-          // By call first: the thousand sectors of one write must not hide the others.
-          const dropped = lastVersion(all, random.pick(random.pick(calls)));
-          chosen = all.filter((unit) => unit !== dropped);
-          if (dropped.kind === "names") names = withoutDependents(this.#names, dropped.change);
-          break;
-        }
-        case "last":
-          chosen = calls.at(-1)!;
-          break;
-      }
-    }
-    const kept = { sectors: new Map<DataChange, Set<number>>(), sizes: new Set<DataChange>() };
-    const chosenNames = new Set<NameChange>();
-    for (const unit of chosen) {
-      if (unit.kind === "names") chosenNames.add(unit.change);
-      else if (unit.kind === "size") kept.sizes.add(unit.change);
-      else {
-        const sectors = kept.sectors.get(unit.change);
-        if (sectors === undefined) kept.sectors.set(unit.change, new Set([unit.sector]));
-        else sectors.add(unit.sector);
-      }
-    }
-    return { ...kept, names: names ?? withDependencies(this.#names, chosenNames) };
-  }
-
-  /** All that is pending, call by call. Within a call, file systems differ on whether sizes or bytes come first. */
-  #pendingByCall(sizesFirst: boolean): Unit[][] {
-    const byStamp = new Map<number, Unit[]>();
-    const add = (unit: Unit) => {
-      const units = byStamp.get(unit.change.stamp);
-      if (units === undefined) byStamp.set(unit.change.stamp, [unit]);
-      else units.push(unit);
-    };
-    for (const inode of this.#reachable()) {
-      for (const change of inode.pending) {
-        if (change.kind === "size") add({ kind: "size", inode, change });
-        else for (const sector of sectorsOf(change)) add({ kind: "sector", inode, change, sector });
-      }
-    }
-    for (const change of this.#names) add({ kind: "names", change });
-    const calls = [...byStamp.keys()].sort((a, b) => a - b).map((stamp) => byStamp.get(stamp)!);
-    if (sizesFirst) for (const units of calls) units.sort((a, b) => rank(a) - rank(b));
-    return calls;
-  }
-
-  #holeFiller(holes: HoleFilling, random: SimRandom): HoleFiller {
-    const filling = holes === "mixed" ? random.pick(["zero", "old", "garbage", "each"] as const) : holes;
-    const remains = this.#remains.length > 0 ? random.pick(this.#remains) : undefined;
-    return (sector) => {
-      switch (filling === "each" ? random.pick(["zero", "old", "garbage"] as const) : filling) {
-        case "zero":
-          return undefined;
-        case "old":
-          return remains?.sector(sector);
-        case "garbage": {
-          const bytes = new Uint8Array(SECTOR_BYTES);
-          random.fill(bytes);
-          return bytes;
-        }
-      }
-    };
   }
 
   #recount(): void {
@@ -459,6 +326,7 @@ export class SimDisk implements Disk {
     if (replaced === node) return;
     if (replaced !== undefined) {
       if (replaced instanceof SimDirectory) {
+        if (contains(replaced, source.directory)) throw systemError("ENOTEMPTY", "rename", to);
         if (!(node instanceof SimDirectory)) throw systemError("EISDIR", "rename", to);
         if (replaced.entries.size > 0) throw systemError("ENOTEMPTY", "rename", to);
       } else if (node instanceof SimDirectory) throw systemError("ENOTDIR", "rename", to);
@@ -566,7 +434,6 @@ export class SimDisk implements Disk {
     });
   }
 
-  /** What an open file may do to its disk. */
   readonly #internals: DiskInternals = {
     call: (kind, path) => this.#call(kind, path),
     later: (kind, path, perform, interrupt) => this.#later(kind, path, perform, interrupt),
@@ -693,170 +560,6 @@ export class SimDisk implements Disk {
   }
 }
 
-interface Counted {
-  readonly call: number;
-  readonly fault: SimFault | undefined;
-}
-
-interface DiskInternals {
-  /** The latest change so far. */
-  stamp(): number;
-  call(kind: CallKind, path: string): void;
-  later<T>(
-    kind: CallKind,
-    path: string,
-    perform: (call: number, fault: SimFault | undefined) => T,
-    interrupt?: (call: number, random: SimRandom) => void,
-  ): Promise<T>;
-  writeNow(path: string, inode: SimInode, bytes: Uint8Array, position: number): number;
-  store(call: number, inode: SimInode, bytes: Uint8Array, position: number): number;
-  resize(inode: SimInode, size: number): void;
-  drop(inode: SimInode): void;
-}
-
-class SimFile implements DiskFile {
-  readonly path: string;
-  readonly #disk: DiskInternals;
-  readonly #inode: SimInode;
-  readonly #writable: boolean;
-  #closed = false;
-
-  constructor(disk: DiskInternals, path: string, inode: SimInode, writable: boolean) {
-    this.path = path;
-    this.#disk = disk;
-    this.#inode = inode;
-    this.#writable = writable;
-    inode.handles++;
-  }
-
-  size(): number {
-    this.#check("fileSize");
-    this.#disk.call("fileSize", this.path);
-    return this.#inode.cache.size;
-  }
-
-  writeSync(buffer: Uint8Array, start: number, length: number, position: number): number {
-    this.#check("writeSync");
-    checkRange(buffer, start, length, position);
-    return this.#disk.writeNow(this.path, this.#inode, buffer.subarray(start, start + length), position);
-  }
-
-  readSync(buffer: Uint8Array, start: number, length: number, position: number): number {
-    this.#check("readSync");
-    checkRange(buffer, start, length, position);
-    this.#disk.call("readSync", this.path);
-    return this.#inode.cache.read(buffer, start, length, position);
-  }
-
-  async write(buffers: readonly Uint8Array[], position: number): Promise<void> {
-    // Nothing to write is nothing to refuse, as in NodeDisk.
-    this.#check(buffers.some((buffer) => buffer.length > 0) ? "write" : "read");
-    checkRange(undefined, 0, 0, position);
-    const list = [...buffers];
-    await this.#later(
-      "write",
-      (call, fault) => {
-        // Read only now, as the thread pool may: a buffer that was reused too early is written as it is by then.
-        const bytes = Buffer.concat(list);
-        const wanted = fault === undefined ? bytes : bytes.subarray(0, fault.written ?? 0);
-        const taken = this.#disk.store(call, this.#inode, wanted, position);
-        if (fault !== undefined) throw systemError(fault.errno, "write", this.path);
-        if (taken < bytes.length) throw systemError("ENOSPC", "write", this.path);
-      },
-      (call, random) => {
-        const bytes = Buffer.concat(list);
-        const part = random.pick([0, random.below(bytes.length + 1), bytes.length]);
-        this.#disk.store(call, this.#inode, bytes.subarray(0, part), position);
-      },
-    );
-  }
-
-  async read(buffer: Uint8Array, start: number, length: number, position: number): Promise<number> {
-    this.#check("read");
-    checkRange(buffer, start, length, position);
-    return this.#later("read", (_call, fault) => {
-      if (fault !== undefined) throw systemError(fault.errno, "read", this.path);
-      return this.#inode.cache.read(buffer, start, length, position);
-    });
-  }
-
-  async sync(): Promise<void> {
-    this.#check("sync");
-    // What is written while it is under way, it need not cover.
-    const stamp = this.#disk.stamp();
-    await this.#later("sync", (_call, fault) => {
-      if (fault === undefined) {
-        settleFile(this.#inode, stamp);
-        return;
-      }
-      forsakeBytes(this.#inode, stamp, fault.pages ?? "kept");
-      throw systemError(fault.errno, "sync", this.path);
-    });
-  }
-
-  async truncate(length: number): Promise<void> {
-    this.#check("truncate");
-    checkRange(undefined, 0, 0, length);
-    if (!this.#writable) throw systemError("EINVAL", "truncate", this.path);
-    await this.#later("truncate", (_call, fault) => {
-      if (fault !== undefined) throw systemError(fault.errno, "truncate", this.path);
-      this.#disk.resize(this.#inode, length);
-    });
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    try {
-      this.#disk.call("close", this.path);
-    } finally {
-      this.#inode.handles--;
-      this.#disk.drop(this.#inode);
-    }
-  }
-
-  /** A call in the thread pool keeps the file in being, even if it is closed and deleted meanwhile. */
-  async #later<T>(
-    kind: CallKind,
-    perform: (call: number, fault: SimFault | undefined) => T,
-    interrupt?: (call: number, random: SimRandom) => void,
-  ): Promise<T> {
-    this.#inode.handles++;
-    try {
-      return await this.#disk.later(kind, this.path, perform, interrupt);
-    } finally {
-      this.#inode.handles--;
-      this.#disk.drop(this.#inode);
-    }
-  }
-
-  #check(kind: CallKind): void {
-    const writes = kind === "writeSync" || kind === "write";
-    if (this.#closed || (writes && !this.#writable)) throw systemError("EBADF", kind, this.path);
-  }
-}
-
-/** The smallest thing that a power cut keeps or drops. */
-type Unit =
-  | { readonly kind: "sector"; readonly inode: SimInode; readonly change: BytesChange; readonly sector: number }
-  | { readonly kind: "size"; readonly inode: SimInode; readonly change: SizeChange }
-  | { readonly kind: "names"; readonly change: NameChange };
-
-function rank(unit: Unit): number {
-  return unit.kind === "sector" ? 1 : 0;
-}
-
-/** The newest version of the same sector or size: dropping an older one would drop nothing. */
-function lastVersion(units: readonly Unit[], unit: Unit): Unit {
-  if (unit.kind === "names") return unit;
-  return units.findLast(
-    (other) =>
-      other.kind === unit.kind &&
-      other.inode === unit.inode &&
-      (other.kind !== "sector" || unit.kind !== "sector" || other.sector === unit.sector),
-  )!;
-}
-
 function split(path: string): string[] {
   return path.split("/").filter((name) => name !== "");
 }
@@ -864,26 +567,6 @@ function split(path: string): string[] {
 function checkName(name: string, syscall: string, path: string): void {
   if (Buffer.byteLength(name) > NAME_BYTES_MAX) throw systemError("ENAMETOOLONG", syscall, path);
   if (name.includes("\0") || name === "." || name === "..") throw systemError("EINVAL", syscall, path);
-}
-
-/** As Node does: a caller's mistake must not pass here and fail on a real disk. */
-function checkRange(buffer: Uint8Array | undefined, start: number, length: number, position: number): void {
-  for (const value of [start, length, position]) {
-    if (!Number.isSafeInteger(value) || value < 0) throw new RangeError(`${value} is not a whole number from 0 on`);
-  }
-  if (buffer !== undefined && start + length > buffer.length) {
-    throw new RangeError(`${start} + ${length} is beyond a buffer of ${buffer.length} bytes`);
-  }
-}
-
-function systemError(code: string, syscall: string, path: string): Error {
-  const errno = (os.constants.errno as Record<string, number>)[code];
-  return Object.assign(new Error(`${code}: simulated, ${syscall} '${path}'`), {
-    code,
-    errno: errno === undefined ? undefined : -errno,
-    syscall,
-    path,
-  });
 }
 
 function newBootId(random: SimRandom): string {
