@@ -71,7 +71,7 @@ async function takeLock(file: string): Promise<number | undefined> {
     if (taken === undefined) {
       throw unsupported(
         file,
-        "neither the utility `flock` (of util-linux or busybox) nor the package koffi is installed",
+        "install the utility `flock` (of util-linux or busybox) or the package koffi; neither is here",
       );
     }
     if (taken) return fd;
@@ -96,7 +96,8 @@ function openLocked(file: string, flags: number, heldCode: string): number | und
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === heldCode) return undefined;
-    if (code === "ENOTSUP" || code === "EOPNOTSUPP") throw unsupported(file, "its file system has no locks", error);
+    if (code === "ENOTSUP" || code === "EOPNOTSUPP")
+      throw unsupported(file, "its file system has no locks; use a local one", error);
     throw error;
   }
 }
@@ -149,7 +150,7 @@ function unsupported(file: string, reason: string, cause?: unknown): VarveError 
   return new VarveError(
     "ERR_LOCK_UNSUPPORTED",
     `cannot lock ${file}: ${reason}. Without a lock two processes could destroy each other's data, so the directory is ` +
-      "not opened; install one of the two, or use a local file system",
+      "not opened",
     cause === undefined ? {} : { cause },
   );
 }
