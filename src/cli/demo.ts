@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { styleText } from "node:util";
 import type { LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
 import { json, open, text } from "../index.js";
+import { keepAlive } from "./alive.js";
 import { plural } from "./format.js";
 import { DEFAULT_DATA_DIR } from "./options.js";
 
@@ -39,7 +40,11 @@ const MAX_ATTEMPTS = 3;
 const SHELL_DIRECTORY = process.env.INIT_CWD ?? process.cwd();
 
 /** Runs the story. It works again and again on the same directory. Rejects with what `open` and the queues throw. */
-export async function runDemo(options: DemoOptions = {}): Promise<void> {
+export function runDemo(options: DemoOptions = {}): Promise<void> {
+  return keepAlive(() => tell(options));
+}
+
+async function tell(options: DemoOptions): Promise<void> {
   const { directory = DEFAULT_DATA_DIR, exit = true, out = (line) => console.log(line) } = options;
   const coloured = options.out === undefined && process.stdout.isTTY === true && !process.env.NO_COLOR;
   const heading = (line: string): void => {

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import type { MessageQueue } from "../api/contract.js";
 import { open } from "../index.js";
+import { keepAlive } from "./alive.js";
 import { OutputClosed } from "./exit.js";
 import { type Paint, painter } from "./format.js";
 import { type CommonOptions, resolveCommonOptions } from "./options.js";
@@ -87,7 +88,7 @@ export function action<A extends readonly unknown[], O>(
     const args = given.slice(0, -2) as unknown as A;
     const run = new Run<O>({ ...(given.at(-2) as O), ...resolveCommonOptions(command) });
     try {
-      process.exitCode = (await body(run, ...args)) ?? 0;
+      process.exitCode = (await keepAlive(() => body(run, ...args))) ?? 0;
     } catch (error) {
       if (!(error instanceof OutputClosed)) throw error;
     }

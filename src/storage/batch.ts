@@ -25,8 +25,8 @@
  * - Timestamps never fall from one record of a stream to the next.
  */
 
-import { crc32 } from "./crc32.js";
 import { align8, getU32, getU64, MalformedError, putU32, putU64, putVarint, VARINT_BYTES_MAX } from "./bytes.js";
+import { crc32 } from "./crc32.js";
 
 export const BATCH_HEADER_BYTES = 40;
 /** A batch is closed when the next record would take it past this: small enough that a random read stays cheap. */

@@ -14,7 +14,10 @@ export function putU32(buffer: Uint8Array, position: number, value: number): voi
 
 export function getU32(buffer: Uint8Array, position: number): number {
   return (
-    (buffer[position]! | (buffer[position + 1]! << 8) | (buffer[position + 2]! << 16) | (buffer[position + 3]! << 24)) >>>
+    (buffer[position]! |
+      (buffer[position + 1]! << 8) |
+      (buffer[position + 2]! << 16) |
+      (buffer[position + 3]! << 24)) >>>
     0
   );
 }

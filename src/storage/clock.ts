@@ -4,8 +4,11 @@ export interface Clock {
   wallMs(): number;
   /** Elapsed time in milliseconds from an arbitrary start. Never falls; unaffected by wall clock steps. */
   elapsedMs(): number;
-  /** Calls back once, `ms` of elapsed time from now. Does not keep the process alive. */
-  setTimer(ms: number, callback: () => void): Timer;
+  /**
+   * Calls back once, `ms` of elapsed time from now. Keeps the process alive only if asked to: for a wait that a caller
+   * is held up by, not for housekeeping.
+   */
+  setTimer(ms: number, callback: () => void, keepAlive?: boolean): Timer;
   /** Calls back at the end of this turn of the event loop, after all input that is ready has been handled. */
   defer(callback: () => void): void;
 }

@@ -13,8 +13,8 @@ export class SystemClock implements Clock {
     return performance.now();
   }
 
-  setTimer(ms: number, callback: () => void): Timer {
-    return new SystemTimer(ms, callback);
+  setTimer(ms: number, callback: () => void, keepAlive = false): Timer {
+    return new SystemTimer(ms, callback, keepAlive);
   }
 
   defer(callback: () => void): void {
@@ -25,9 +25,11 @@ export class SystemClock implements Clock {
 class SystemTimer implements Timer {
   readonly #dueMs: number;
   readonly #callback: () => void;
+  readonly #keepAlive: boolean;
   #timeout: NodeJS.Timeout;
 
-  constructor(ms: number, callback: () => void) {
+  constructor(ms: number, callback: () => void, keepAlive: boolean) {
+    this.#keepAlive = keepAlive;
     this.#dueMs = performance.now() + ms;
     this.#callback = callback;
     this.#timeout = this.#arm(ms);
@@ -38,7 +40,8 @@ class SystemTimer implements Timer {
   }
 
   #arm(ms: number): NodeJS.Timeout {
-    return setTimeout(() => this.#ring(), Math.min(Math.ceil(ms), TIMEOUT_MS_MAX)).unref();
+    const timeout = setTimeout(() => this.#ring(), Math.min(Math.ceil(ms), TIMEOUT_MS_MAX));
+    return this.#keepAlive ? timeout : timeout.unref();
   }
 
   /** Node counts whole milliseconds and may ring up to one early; a lease or a delay must never end early. */

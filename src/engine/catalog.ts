@@ -1,0 +1,399 @@
+/**
+ * Which queues a directory has. A queue that nobody has touched since the directory was opened is kept as the bytes of
+ * its snapshot section, so that opening costs the same however many queues there are.
+ */
+
+import { assert, VarveError } from "../api/errors.js";
+import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
+import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
+import type { Snapshot, SnapshotSection } from "../storage/snapshot.js";
+import { type Gap, Stream } from "../storage/stream.js";
+import type { QueueKinds, QueueState } from "./queue-state.js";
+
+export interface CatalogEntry {
+  readonly id: number;
+  readonly kind: number;
+  readonly name: string;
+  state: QueueState | undefined;
+  /** The snapshot section, while the state has not been needed. */
+  body: Buffer | undefined;
+  /** Why the queue cannot be used. */
+  damaged: string | undefined;
+}
+
+/** The numbers of a stream at one moment; its runs are added when the checkpoint has written them. */
+interface CapturedStream {
+  readonly stream: Stream;
+  readonly head: number;
+  readonly next: number;
+  readonly lastTimestamp: number;
+  readonly gaps: readonly Gap[];
+}
+
+/** A queue as of one log sequence number. */
+export interface CapturedQueue {
+  readonly entry: CatalogEntry;
+  readonly body: Buffer | undefined;
+  readonly count: number;
+  readonly state: Buffer;
+  readonly streams: readonly CapturedStream[];
+}
+
+/** The engine's own part of a snapshot: the shared segments. */
+const ENGINE_SECTION = 0;
+
+export class Catalog {
+  readonly #directory: string;
+  readonly #kinds: QueueKinds;
+  readonly #entries = new Map<string, CatalogEntry>();
+  readonly #byId = new Map<number, CatalogEntry>();
+  readonly #streams = new Map<number, Stream>();
+  /** By number. */
+  readonly shared = new Map<number, Segment>();
+  lastQueueId = 0;
+  lastStreamId = 0;
+  lastSharedId = 0;
+
+  constructor(directory: string, kinds: QueueKinds, snapshot?: Snapshot) {
+    this.#directory = directory;
+    this.#kinds = kinds;
+    if (snapshot === undefined) return;
+    ({
+      lastQueueId: this.lastQueueId,
+      lastStreamId: this.lastStreamId,
+      lastSharedId: this.lastSharedId,
+    } = snapshot.header);
+    for (const section of snapshot.sections) {
+      if (section.id === ENGINE_SECTION) this.#restoreShared(section);
+      else this.#addSection(section);
+    }
+  }
+
+  get entries(): Iterable<CatalogEntry> {
+    return this.#byId.values();
+  }
+
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  *loaded(): Generator<QueueState> {
+    for (const entry of this.#byId.values()) if (entry.state !== undefined) yield entry.state;
+  }
+
+  get hasDamage(): boolean {
+    for (const entry of this.#byId.values()) if (entry.damaged !== undefined) return true;
+    return false;
+  }
+
+  find(kind: number, name: string): CatalogEntry | undefined {
+    return this.#entries.get(key(kind, name));
+  }
+
+  /** Adds a queue that is new, with the ids that the log gives it. */
+  create(kind: number, name: string, id: number, streamIds: readonly number[], config: Buffer): QueueState {
+    const folder = this.#folder(kind, name);
+    const streams = streamIds.map((streamId, index) => {
+      return new Stream(streamId, `${folder}/${this.#kinds.streamFolder(kind, index)}`.replace(/\/$/, ""));
+    });
+    const state = this.#kinds.create(kind, id, name, streams, config);
+    this.#add({ id, kind, name, state, body: undefined, damaged: undefined });
+    this.#index(state);
+    this.lastQueueId = Math.max(this.lastQueueId, id);
+    this.lastStreamId = Math.max(this.lastStreamId, ...streamIds);
+    return state;
+  }
+
+  /** Ids for a queue that is about to be created; never given out twice. */
+  reserveIds(streams: number): { id: number; streamIds: number[] } {
+    return { id: ++this.lastQueueId, streamIds: Array.from({ length: streams }, () => ++this.lastStreamId) };
+  }
+
+  streamCount(kind: number): number {
+    return this.#kinds.streamCount(kind);
+  }
+
+  /** A queue's state, read from its snapshot section if need be. */
+  load(entry: CatalogEntry): QueueState {
+    if (entry.state !== undefined) return entry.state;
+    if (entry.damaged === undefined) {
+      assert(entry.body !== undefined, "a queue has a state or a section");
+      try {
+        entry.state = this.#restore(entry, entry.body);
+        entry.body = undefined;
+        return entry.state;
+      } catch (error) {
+        if (!(error instanceof MalformedError)) throw error;
+        entry.damaged = `its state in the snapshot is malformed: ${error.message}`;
+      }
+    }
+    const file = this.#folder(entry.kind, entry.name);
+    throw new VarveError(
+      "ERR_CORRUPT",
+      `${file}: the queue is damaged (${entry.damaged}). Other queues are not affected.`,
+      {
+        details: { file, queue: entry.name },
+      },
+    );
+  }
+
+  byId(id: number): CatalogEntry | undefined {
+    return this.#byId.get(id);
+  }
+
+  stream(id: number): Stream | undefined {
+    const known = this.#streams.get(id);
+    if (known !== undefined || this.#coldStreams === undefined) return known;
+    const entry = this.#coldStreams.get(id);
+    if (entry === undefined) return undefined;
+    this.load(entry);
+    return this.#streams.get(id);
+  }
+
+  /** While the log is replayed: streams of queues that are still only bytes. */
+  #coldStreams: Map<number, CatalogEntry> | undefined;
+
+  /** Makes `stream` find those of queues that have not been loaded. */
+  beginReplay(): void {
+    this.#coldStreams = new Map();
+    for (const entry of this.#byId.values()) {
+      if (entry.body === undefined) continue;
+      try {
+        for (const id of sectionStreams(entry.body)) this.#coldStreams.set(id, entry);
+      } catch (error) {
+        if (!(error instanceof MalformedError)) throw error;
+        entry.damaged = `its state in the snapshot is malformed: ${error.message}`;
+      }
+    }
+  }
+
+  endReplay(): void {
+    this.#coldStreams = undefined;
+  }
+
+  /** Everything as of now, for a snapshot to be written later. */
+  capture(): CapturedQueue[] {
+    const captured: CapturedQueue[] = [];
+    const encoder = new Encoder(4096);
+    for (const entry of this.#byId.values()) {
+      const { state } = entry;
+      if (state === undefined) {
+        captured.push({ entry, body: entry.body ?? Buffer.alloc(0), count: 0, state: Buffer.alloc(0), streams: [] });
+        continue;
+      }
+      encoder.position = 0;
+      state.encode(encoder);
+      const streams = state.streams.map((stream) => ({
+        stream,
+        head: stream.head,
+        next: stream.next,
+        lastTimestamp: stream.lastTimestamp,
+        gaps: [...stream.gaps],
+      }));
+      captured.push({ entry, body: undefined, count: state.count, state: Buffer.from(encoder.view()), streams });
+    }
+    return captured;
+  }
+
+  /** Snapshot sections for what was captured, with the runs that there are now. */
+  sections(captured: readonly CapturedQueue[]): Omit<SnapshotSection, "intact">[] {
+    const encoder = new Encoder(4096);
+    const sections = captured.map((queue) => {
+      const { id, kind, name } = queue.entry;
+      return { id, kind, name, body: queue.body ?? encodeBody(encoder, queue) };
+    });
+    encoder.position = 0;
+    encoder.varint(this.shared.size);
+    for (const segment of this.shared.values()) {
+      encoder.varint(segment.sharedId);
+      encoder.varint(segment.bytes);
+      encoder.varint(segment.runs);
+    }
+    return [{ id: ENGINE_SECTION, kind: 0, name: "", body: Buffer.from(encoder.view()) }, ...sections];
+  }
+
+  /** Number of records of a queue, without loading it. */
+  count(entry: CatalogEntry): number {
+    if (entry.state !== undefined) return entry.state.count;
+    if (entry.body === undefined || entry.damaged !== undefined) return 0;
+    return new Decoder(entry.body).varint();
+  }
+
+  sharedPath(id: number): string {
+    return `${this.#directory}/shared/${String(id).padStart(16, "0")}.seg`;
+  }
+
+  newShared(): Segment {
+    const sharedId = ++this.lastSharedId;
+    const path = this.sharedPath(sharedId);
+    const segment = {
+      path,
+      directory: `${this.#directory}/shared`,
+      sharedId,
+      bytes: 0,
+      dirty: true,
+      unnamed: true,
+      runs: 0,
+    };
+    this.shared.set(sharedId, segment);
+    return segment;
+  }
+
+  #folder(kind: number, name: string): string {
+    return `${this.#directory}/${this.#kinds.folder(kind, name)}`;
+  }
+
+  #add(entry: CatalogEntry): void {
+    this.#entries.set(key(entry.kind, entry.name), entry);
+    this.#byId.set(entry.id, entry);
+  }
+
+  #index(state: QueueState): void {
+    for (const stream of state.streams) this.#streams.set(stream.id, stream);
+  }
+
+  #addSection(section: SnapshotSection): void {
+    const { id, kind, name } = section;
+    const damaged = section.intact ? undefined : "its state in the snapshot does not match its checksum";
+    this.#add({ id, kind, name, state: undefined, body: section.body, damaged });
+  }
+
+  #restoreShared(section: SnapshotSection): void {
+    if (!section.intact) {
+      throw new VarveError("ERR_CORRUPT", `${this.#directory}/snap: the list of shared segments is damaged`);
+    }
+    const input = new Decoder(section.body);
+    for (let count = input.varint(); count > 0; count--) {
+      const sharedId = input.varint();
+      const bytes = input.varint();
+      const path = this.sharedPath(sharedId);
+      const directory = `${this.#directory}/shared`;
+      this.shared.set(sharedId, {
+        path,
+        directory,
+        sharedId,
+        bytes,
+        dirty: false,
+        unnamed: false,
+        runs: input.varint(),
+      });
+    }
+  }
+
+  #restore(entry: CatalogEntry, body: Buffer): QueueState {
+    const input = new Decoder(body);
+    input.varint(); // the count, which the state knows better
+    const stateBytes = input.bytes(input.varint());
+    const folder = this.#folder(entry.kind, entry.name);
+    const streams: Stream[] = [];
+    for (let index = 0, count = input.varint(); index < count; index++) {
+      const directory = `${folder}/${this.#kinds.streamFolder(entry.kind, index)}`.replace(/\/$/, "");
+      streams.push(this.#restoreStream(input, directory));
+    }
+    const { kind, id, name } = entry;
+    const state = this.#kinds.restore(kind, id, name, streams, new Decoder(stateBytes));
+    this.#index(state);
+    return state;
+  }
+
+  #restoreStream(input: Decoder, directory: string): Stream {
+    const id = input.varint();
+    const head = input.varint();
+    const next = input.varint();
+    const lastTimestamp = input.varint();
+    const gaps: Gap[] = [];
+    for (let count = input.varint(); count > 0; count--) gaps.push({ from: input.varint(), to: input.varint() });
+    const stream = new Stream(id, directory, head, next, lastTimestamp, gaps);
+    for (let count = input.varint(); count > 0; count--) {
+      const sharedId = input.varint();
+      const position = input.varint();
+      const bytes = input.varint();
+      const first = input.varint();
+      const runNext = input.varint();
+      const records = input.varint();
+      const firstTimestamp = input.varint();
+      const runLastTimestamp = input.varint();
+      let segment = this.shared.get(sharedId);
+      if (segment === undefined) {
+        if (sharedId !== 0) throw new MalformedError(`shared segment ${sharedId} is not listed`);
+        segment = {
+          path: segmentPath(directory, first),
+          directory,
+          sharedId: 0,
+          bytes: SEGMENT_HEADER_BYTES + bytes,
+          dirty: false,
+          unnamed: false,
+          runs: 1,
+        };
+      }
+      const run: Run = {
+        segment,
+        position,
+        bytes,
+        first,
+        next: runNext,
+        count: records,
+        firstTimestamp,
+        lastTimestamp: runLastTimestamp,
+        index: undefined,
+      };
+      stream.runs.push(run);
+      stream.bytes += bytes;
+    }
+    return stream;
+  }
+}
+
+function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
+  encoder.position = 0;
+  encoder.varint(queue.count);
+  encoder.varint(queue.state.length);
+  encoder.bytes(queue.state);
+  encoder.varint(queue.streams.length);
+  for (const { stream, head, next, lastTimestamp, gaps } of queue.streams) {
+    encoder.varint(stream.id);
+    encoder.varint(head);
+    encoder.varint(next);
+    encoder.varint(lastTimestamp);
+    encoder.varint(gaps.length);
+    for (const gap of gaps) {
+      encoder.varint(gap.from);
+      encoder.varint(gap.to);
+    }
+    encoder.varint(stream.runs.length);
+    for (const run of stream.runs) {
+      encoder.varint(run.segment.sharedId);
+      encoder.varint(run.position);
+      encoder.varint(run.bytes);
+      encoder.varint(run.first);
+      encoder.varint(run.next);
+      encoder.varint(run.count);
+      encoder.varint(run.firstTimestamp);
+      encoder.varint(run.lastTimestamp);
+    }
+  }
+  return Buffer.from(encoder.view());
+}
+
+/** The ids of the streams in a section body. */
+function sectionStreams(body: Buffer): number[] {
+  const input = new Decoder(body);
+  input.varint();
+  input.bytes(input.varint());
+  const ids: number[] = [];
+  for (let streams = input.varint(); streams > 0; streams--) {
+    ids.push(input.varint());
+    for (let fields = 3; fields > 0; fields--) input.varint();
+    for (let gaps = input.varint() * 2; gaps > 0; gaps--) input.varint();
+    for (let runs = input.varint() * 8; runs > 0; runs--) input.varint();
+  }
+  return ids;
+}
+
+export function segmentPath(directory: string, baseOffset: number): string {
+  return `${directory}/${String(baseOffset).padStart(20, "0")}.seg`;
+}
+
+function key(kind: number, name: string): string {
+  return `${kind} ${name}`;
+}

@@ -1,0 +1,639 @@
+/**
+ * One directory: the group commit.
+ *
+ *   stage     in the caller's turn: checked, encoded into the current entry, its targets reserved
+ *   write     once per turn of the event loop, or when a block is full: ONE write to the log for all that was staged
+ *   apply     state changes, only now
+ *   settle    async: at once; sync: when a shared fdatasync has made the entry durable
+ *
+ * An entry is the unit of the write and of recovery: all of it or nothing. What a single call stages is never split
+ * over two entries, which makes every call, batch and transaction atomic.
+ *
+ * A failed write or fdatasync ends all changes until the directory is reopened: what the disk then holds is unknown,
+ * and a retry that succeeds would prove nothing about the bytes that failed.
+ */
+
+import type { Durability, Logger } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import type { ResolvedOpenOptions } from "../api/options.js";
+import {
+  BATCH_BYTES_TARGET,
+  BATCH_HEADER_BYTES,
+  batchFileBytes,
+  putRecord,
+  type RecordParts,
+  sealBatch,
+} from "../storage/batch.js";
+import { align8, Encoder, putU32, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Clock, Random } from "../storage/clock.js";
+import { crc32 } from "../storage/crc32.js";
+import type { Disk } from "../storage/disk.js";
+import type { FileCache } from "../storage/file-cache.js";
+import { BLOCK_BYTES, type Block, BlockRing, ChunkPool } from "../storage/memory.js";
+import type { BatchRef, Stream } from "../storage/stream.js";
+import type { ReaderContext } from "../storage/stream-reader.js";
+import type { Wal } from "../storage/wal.js";
+import { ENTRY_HEADER_BYTES, sealEntry } from "../storage/wal-format.js";
+import type { Catalog } from "./catalog.js";
+import type { Operation } from "./operation.js";
+import type { LogTime } from "./queue-state.js";
+
+/** Log files in use at once; past it, changes wait for the checkpoint to catch up. */
+export const WAL_FILES_MAX = 4;
+/** Batches that are only in the log, at most: bounds the memory that describes them. */
+const RECENT_BATCHES_MAX = 65_536;
+/** Log space that only settling calls may use, so that a full disk can be drained. */
+const SETTLE_RESERVE_BYTES = 128 * 1024;
+/** Calls that wait for the checkpoint, at most. */
+const PARKED_CALLS_MAX = 65_536;
+const PARKED_BYTES_MAX = 32 * 1024 * 1024;
+/** Code, queue and length of an operation. */
+export const OPERATION_HEADER_BYTES = 1 + VARINT_BYTES_MAX + 4;
+/** Bytes that a staged batch may need beyond its records: header, padding on both sides. */
+const BATCH_SLACK_BYTES = BATCH_HEADER_BYTES + 16;
+
+export interface EnginePlatform {
+  readonly disk: Disk;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+/** What recovery found: where the engine goes on. */
+export interface EngineStart {
+  readonly directory: string;
+  readonly directoryId: string;
+  readonly options: ResolvedOpenOptions;
+  readonly catalog: Catalog;
+  readonly wal: Wal;
+  readonly files: FileCache;
+  readonly lsn: number;
+  readonly crc: number;
+  readonly generation: number;
+  readonly elapsedMs: number;
+}
+
+interface OpenBatch {
+  stream: Stream;
+  position: number;
+  base: number;
+  count: number;
+  timestamp: number;
+}
+
+/** What was written in one turn and is waiting to become durable. */
+interface WrittenEntry {
+  readonly lsn: number;
+  readonly operations: Operation[];
+  readonly shown: BatchRef[];
+}
+
+interface Parked {
+  readonly bytes: number;
+  readonly run: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class Engine implements ReaderContext {
+  readonly directory: string;
+  readonly directoryId: string;
+  readonly options: ResolvedOpenOptions;
+  readonly logger: Logger;
+  readonly disk: Disk;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly catalog: Catalog;
+  readonly wal: Wal;
+  readonly files: FileCache;
+  readonly blocks: BlockRing;
+  readonly chunks: ChunkPool;
+  readonly generation: number;
+  /** Largest commit, in bytes of its encoded form. */
+  readonly commitBytesMax: number;
+
+  /** Log sequence number of the last entry written / known durable. */
+  lsn: number;
+  durableLsn: number;
+  crc: number;
+  commits = 0;
+  checkpoints = 0;
+  /** Set by the checkpointer: told when the log has moved on to a new file. */
+  onRotate: (() => void) | undefined;
+
+  readonly #elapsedBase: number;
+  readonly #flushLater = () => this.flush();
+  readonly #meta = new Encoder(64 * 1024);
+  #block: Block;
+  #operationStart = 0;
+  #entryStart = 0;
+  #bulkEnd = 0;
+  #bulkCrc = 0;
+  #batch: OpenBatch | undefined;
+  #spareBatch: OpenBatch | undefined;
+  #refs: BatchRef[] = [];
+  #operations: Operation[] = [];
+  #staging = false;
+  #wallMs = 0;
+  /** Time of the entry being applied: what its operations count from, in life and in replay. */
+  entryTime: LogTime = { elapsedMs: 0, wallMs: 0 };
+  /** Batches that stand only in the log. */
+  #recentBatches = 0;
+
+  #waiting: WrittenEntry[] = [];
+  #syncing: Promise<void> | undefined;
+  #syncTimer: { cancel(): void } | undefined;
+  readonly #wakes = new Set<() => void>();
+
+  #failure: VarveError | undefined;
+  #diskFull = false;
+  #closed = false;
+  #stalled = false;
+  #parked: Parked[] = [];
+  #parkedBytes = 0;
+
+  constructor(platform: EnginePlatform, start: EngineStart) {
+    this.disk = platform.disk;
+    this.clock = platform.clock;
+    this.random = platform.random;
+    this.directory = start.directory;
+    this.directoryId = start.directoryId;
+    this.options = start.options;
+    this.logger = start.options.logger;
+    this.catalog = start.catalog;
+    this.wal = start.wal;
+    this.files = start.files;
+    this.lsn = start.lsn;
+    this.durableLsn = start.lsn;
+    this.crc = start.crc;
+    this.generation = start.generation;
+    this.#elapsedBase = start.elapsedMs - this.clock.elapsedMs();
+    this.blocks = new BlockRing(start.options.cacheBytes / 2);
+    this.chunks = new ChunkPool(start.options.cacheBytes / 2);
+    this.commitBytesMax = Math.floor(this.wal.entryBytesMax / 2);
+    this.#block = this.blocks.take(0);
+    this.#meta.position = ENTRY_HEADER_BYTES;
+  }
+
+  // -------------------------------------------------------------------------------------------------------- time
+
+  /** Elapsed time of the directory in milliseconds, not rounded. */
+  elapsedMs(): number {
+    return this.#elapsedBase + this.clock.elapsedMs();
+  }
+
+  /** Rounded up, so that nothing counted from it comes early. */
+  time(): LogTime {
+    return { elapsedMs: Math.ceil(this.elapsedMs()), wallMs: this.clock.wallMs() };
+  }
+
+  // ----------------------------------------------------------------------------------------------------- staging
+
+  /** True when changes must wait for the checkpoint: then `park` the call instead of staging it. */
+  get stalled(): boolean {
+    return this.#stalled && this.#failure === undefined && !this.#closed;
+  }
+
+  get health(): "ok" | "failed" | "disk-full" {
+    return this.#failure !== undefined ? "failed" : this.#diskFull ? "disk-full" : "ok";
+  }
+
+  get failure(): VarveError | undefined {
+    return this.#failure;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  durability(given: Durability | undefined): Durability {
+    return given ?? this.options.durability;
+  }
+
+  /** Calls `run` again when changes are taken once more. What waits is bounded. */
+  park(bytes: number, run: () => void, reject: (error: Error) => void): void {
+    if (this.#parked.length >= PARKED_CALLS_MAX || this.#parkedBytes + bytes > PARKED_BYTES_MAX) {
+      const message =
+        `${this.#parked.length} calls already wait for the disk; this one was refused. Await earlier calls before ` +
+        "making more.";
+      reject(new VarveError("ERR_OVERLOADED", message));
+      return;
+    }
+    this.#parked.push({ bytes, run, reject });
+    this.#parkedBytes += bytes;
+  }
+
+  /**
+   * Makes room for a commit: everything that the caller then stages, until it returns to the event loop or calls
+   * `begin` again, is one atomic part of an entry.
+   * @param bulkBytes upper bound for its records, `recordBytesMax` of each
+   * @param records how many, and to how many streams in turn they go at most
+   * @param metaBytes upper bound for its operations
+   * @param settles it frees space rather than needing it, and may use the reserve of a full disk
+   */
+  begin(bulkBytes: number, records: number, metaBytes: number, settles: boolean): void {
+    if (this.#closed) throw closedError(this.directory);
+    if (this.#failure !== undefined) throw readOnlyError(this.#failure);
+    // A record may need a batch of its own when it does not go to the same stream as the one before.
+    const own = (records === 0 ? 0 : bulkBytes + records * BATCH_SLACK_BYTES) + metaBytes + 16;
+    if (ENTRY_HEADER_BYTES + own > this.commitBytesMax) {
+      throw new VarveError(
+        "ERR_TOO_LARGE",
+        `the commit needs up to ${own} bytes; the limit is ${this.commitBytesMax}, half a log file. Split it, or raise ` +
+          "walFileBytes.",
+        { details: { size: own, limit: this.commitBytesMax } },
+      );
+    }
+    if (this.#staging && !this.#hasRoomFor(own)) this.flush();
+    if (!this.#staging) this.#open(own);
+    if (this.#recentBatches >= RECENT_BATCHES_MAX || !this.wal.fits(this.#entryBytes() + own)) {
+      this.rotate();
+      this.#open(own);
+    }
+    this.#allocate(this.#entryBytes() + own, settles);
+  }
+
+  /** Encodes a record into the current entry and returns the offset that it gets. */
+  append(stream: Stream, record: RecordParts): number {
+    let batch = this.#batch;
+    const { buffer } = this.#block;
+    if (batch === undefined || batch.stream !== stream) {
+      batch = this.#openBatch(stream);
+    } else if (this.#bulkEnd - batch.position + record.payload.length > BATCH_BYTES_TARGET) {
+      batch = this.#openBatch(stream);
+    }
+    const offset = stream.staged++;
+    this.#bulkEnd = putRecord(buffer, this.#bulkEnd, record, 0);
+    batch.count++;
+    return offset;
+  }
+
+  /** Starts an operation on a queue in the current entry; its fields follow, then `endOperation`. */
+  operation(code: number, queueId: number): Encoder {
+    const meta = this.#meta;
+    meta.u8(code);
+    meta.varint(queueId);
+    this.#operationStart = meta.position;
+    meta.u32(0);
+    return meta;
+  }
+
+  /** Writes the length of the operation that was started last before its fields. */
+  endOperation(): void {
+    const meta = this.#meta;
+    putU32(meta.buffer, this.#operationStart, meta.position - this.#operationStart - 4);
+  }
+
+  /** Hands over an operation that has been staged. */
+  add(operation: Operation): void {
+    this.#operations.push(operation);
+  }
+
+  /** Calls back once, after the entry being handled has been applied. */
+  wake(callback: () => void): void {
+    this.#wakes.add(callback);
+  }
+
+  // ----------------------------------------------------------------------------------------------------- writing
+
+  /** Writes what is staged. */
+  flush(): void {
+    if (!this.#staging) return;
+    this.#closeBatch();
+    this.#staging = false;
+    const operations = this.#operations;
+    const refs = this.#refs;
+    this.#operations = [];
+    this.#refs = [];
+    const meta = this.#meta;
+    const metaBytes = meta.position - ENTRY_HEADER_BYTES;
+    meta.position = ENTRY_HEADER_BYTES;
+    if (refs.length === 0 && metaBytes === 0) {
+      // A sync that found nothing to write.
+      this.#applied(operations, refs);
+      return;
+    }
+    let buffer = meta.buffer;
+    let start = 0;
+    if (refs.length > 0) {
+      buffer = this.#block.buffer;
+      start = this.#entryStart;
+      meta.buffer.copy(buffer, this.#bulkEnd, ENTRY_HEADER_BYTES, ENTRY_HEADER_BYTES + metaBytes);
+    }
+    const bulkBytes = refs.length > 0 ? this.#bulkEnd - start - ENTRY_HEADER_BYTES : 0;
+    const end = start + ENTRY_HEADER_BYTES + bulkBytes + metaBytes;
+    const lsn = this.lsn + 1;
+    this.entryTime = this.time();
+    const crc = sealEntry(buffer, start, end, {
+      generation: this.generation,
+      bulkBytes,
+      metaBytes,
+      lsn,
+      watermark: this.durableLsn,
+      elapsedMs: this.entryTime.elapsedMs,
+      wallMs: this.entryTime.wallMs,
+      prevCrc: this.crc,
+      bulkCrc: this.#bulkCrc,
+    });
+    let position: number;
+    try {
+      position = this.wal.write(buffer, start, end - start);
+    } catch (error) {
+      const failure = this.#fail("writing the log", error);
+      for (const operation of operations) operation.fail(failure, true);
+      return;
+    }
+    this.lsn = lsn;
+    this.crc = crc;
+    this.commits += operations.length;
+    const { current } = this.wal;
+    for (const ref of refs) {
+      ref.wal = current;
+      ref.position = position + ref.blockStart - start;
+      current.batches.push(ref);
+    }
+    if (refs.length > 0) {
+      this.#block.used = align8(end);
+      // An entry larger than a block is not kept in memory.
+      if (this.#block.buffer.length > BLOCK_BYTES) this.#block = this.blocks.take(0);
+    }
+    this.#recentBatches += refs.length;
+    this.#applied(operations, refs);
+  }
+
+  /** Moves the log on to a new file. Throws ENOSPC as ERR_DISK_FULL. */
+  rotate(): void {
+    this.flush();
+    const { current } = this.wal;
+    const header = {
+      firstLsn: this.lsn + 1,
+      generation: this.generation,
+      prevCrc: this.crc,
+      async: this.options.durability === "async",
+    };
+    this.#withSpace(() => this.wal.begin(header, current.seq + 1));
+    this.#recentBatches = 0;
+    if (this.wal.files.length >= WAL_FILES_MAX) this.#stalled = true;
+    this.onRotate?.();
+  }
+
+  /** Called by the checkpointer when log files have been given up. */
+  recycled(): void {
+    if (this.wal.files.length >= WAL_FILES_MAX) return;
+    this.#stalled = false;
+    this.#unpark();
+  }
+
+  // ------------------------------------------------------------------------------------------------------ syncing
+
+  /** Resolves when everything written so far is durable. */
+  async sync(): Promise<void> {
+    this.flush();
+    const target = this.lsn;
+    while (this.durableLsn < target) {
+      if (this.#failure !== undefined) throw readOnlyError(this.#failure);
+      await this.#startSync();
+    }
+    if (this.#failure !== undefined) throw readOnlyError(this.#failure);
+  }
+
+  #startSync(): Promise<void> {
+    this.#syncTimer?.cancel();
+    this.#syncTimer = undefined;
+    this.#syncing ??= this.#syncOnce().finally(() => {
+      this.#syncing = undefined;
+      if (this.#failure === undefined && this.#waiting.some(wantsSync)) void this.#startSync();
+      else if (this.#failure === undefined && this.durableLsn < this.lsn) this.#syncLater();
+    });
+    return this.#syncing;
+  }
+
+  async #syncOnce(): Promise<void> {
+    const target = this.lsn;
+    try {
+      await this.wal.sync();
+    } catch (error) {
+      const failure = this.#fail("making the log durable", error);
+      const waiting = this.#waiting;
+      this.#waiting = [];
+      const unknown = new VarveError(
+        "ERR_OUTCOME_UNKNOWN",
+        `${this.directory}: the change was written, but making it durable failed (${failure.message}). Reopen the ` +
+          "directory to see whether it is there.",
+        { cause: failure.cause },
+      );
+      for (const entry of waiting) for (const operation of entry.operations) operation.fail(unknown, true);
+      return;
+    }
+    this.durableLsn = Math.max(this.durableLsn, target);
+    let done = 0;
+    while (done < this.#waiting.length && this.#waiting[done]!.lsn <= target) done++;
+    for (const entry of this.#waiting.splice(0, done)) {
+      this.#show(entry.shown);
+      for (const operation of entry.operations) operation.settle();
+    }
+    this.#runWakes();
+  }
+
+  #syncLater(): void {
+    this.#syncTimer ??= this.clock.setTimer(this.options.syncIntervalMs, () => {
+      this.#syncTimer = undefined;
+      void this.#startSync();
+    });
+  }
+
+  // ------------------------------------------------------------------------------------------------------ closing
+
+  /** Refuses changes from now on; what was accepted is made durable. */
+  async stop(): Promise<void> {
+    this.flush();
+    this.#closed = true;
+    this.#unpark();
+    const error = closedError(this.directory);
+    for (const state of this.catalog.loaded()) state.close(error);
+    if (this.#failure === undefined) {
+      await this.sync().catch((failure: unknown) => {
+        if (this.#failure === undefined) throw failure;
+      });
+    }
+    this.#syncTimer?.cancel();
+  }
+
+  // ------------------------------------------------------------------------------------------------------ reading
+
+  readFile(path: string): Buffer | undefined {
+    return this.disk.size(path) === undefined ? undefined : this.disk.readFile(path);
+  }
+
+  // ------------------------------------------------------------------------------------------------------ private
+
+  /** Bytes of the entry that is being staged, at most. */
+  #entryBytes(): number {
+    return this.#bulkEnd - this.#entryStart + this.#meta.position;
+  }
+
+  /** Whether the entry being staged can take this much more without becoming too large or leaving its block. */
+  #hasRoomFor(bytes: number): boolean {
+    const end = this.#bulkEnd + this.#meta.position + bytes;
+    return end <= this.#block.buffer.length && end - this.#entryStart <= this.commitBytesMax;
+  }
+
+  #open(bytes: number): void {
+    const needed = 2 * ENTRY_HEADER_BYTES + bytes;
+    if (this.#block.used + needed > this.#block.buffer.length) this.#block = this.blocks.take(needed);
+    this.#entryStart = this.#block.used;
+    this.#bulkEnd = this.#entryStart + ENTRY_HEADER_BYTES;
+    this.#bulkCrc = 0;
+    this.#staging = true;
+    this.#wallMs = this.clock.wallMs();
+    this.clock.defer(this.#flushLater);
+  }
+
+  /** Makes sure that the current log file has space for an entry of this size, which fits it. */
+  #allocate(bytes: number, settles: boolean): void {
+    const reserve = settles ? 0 : Math.min(SETTLE_RESERVE_BYTES, this.options.walFileBytes / 8);
+    this.#withSpace(() => this.wal.allocate(this.wal.fits(bytes + reserve) ? bytes + reserve : bytes));
+    if (this.#diskFull && !settles) {
+      this.#diskFull = false;
+      this.logger.info({ directory: this.directory }, "there is space on the disk again");
+    }
+  }
+
+  #withSpace(allocate: () => void): void {
+    try {
+      allocate();
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== "ENOSPC" && code !== "EDQUOT") throw this.#fail("allocating log space", error);
+      this.noteDiskFull();
+      throw new VarveError(
+        "ERR_DISK_FULL",
+        `${this.directory}: the disk is full; nothing was changed. Reads and acks go on; free space to write again.`,
+        { cause: error },
+      );
+    }
+  }
+
+  #openBatch(stream: Stream): OpenBatch {
+    this.#closeBatch();
+    const batch = this.#spareBatch ?? { stream, position: 0, base: 0, count: 0, timestamp: 0 };
+    this.#spareBatch = undefined;
+    batch.stream = stream;
+    batch.position = this.#bulkEnd;
+    batch.base = stream.staged;
+    batch.count = 0;
+    batch.timestamp = Math.max(this.#wallMs, stream.lastTimestamp);
+    stream.lastTimestamp = batch.timestamp;
+    this.#bulkEnd += BATCH_HEADER_BYTES;
+    this.#batch = batch;
+    return batch;
+  }
+
+  #closeBatch(): void {
+    const batch = this.#batch;
+    if (batch === undefined) return;
+    this.#batch = undefined;
+    this.#spareBatch = batch;
+    const { stream, position, base, count, timestamp } = batch;
+    const { buffer } = this.#block;
+    const end = this.#bulkEnd;
+    sealBatch(buffer, position, end, stream.id, count, base, timestamp, count);
+    this.#bulkCrc = crc32(buffer, position, position + 4, this.#bulkCrc);
+    this.#bulkEnd = position + batchFileBytes(end - position);
+    buffer.fill(0, end, this.#bulkEnd);
+    this.#refs.push({
+      stream,
+      base,
+      next: base + count,
+      count,
+      bytes: end - position,
+      timestamp,
+      block: this.#block.buffer.length > BLOCK_BYTES ? undefined : this.#block,
+      life: this.#block.life,
+      blockStart: position,
+      wal: this.wal.current,
+      position: 0,
+    });
+  }
+
+  #applied(operations: Operation[], refs: BatchRef[]): void {
+    for (const ref of refs) ref.stream.add(ref);
+    for (const operation of operations) operation.apply();
+    const sync = this.options.durability === "sync";
+    if (!sync) this.#show(refs);
+    let late: Operation[] | undefined;
+    for (const operation of operations) {
+      if (operation.durability === "sync") {
+        late ??= [];
+        late.push(operation);
+      } else {
+        operation.settle();
+      }
+    }
+    if (late !== undefined || (sync && refs.length > 0)) {
+      this.#waiting.push({ lsn: this.lsn, operations: late ?? [], shown: sync ? refs : [] });
+    }
+    if (late !== undefined) void this.#startSync();
+    else if (this.durableLsn < this.lsn && this.#syncing === undefined) this.#syncLater();
+    this.#runWakes();
+  }
+
+  #show(refs: readonly BatchRef[]): void {
+    for (const ref of refs) ref.stream.show(ref.next);
+  }
+
+  #runWakes(): void {
+    if (this.#wakes.size === 0) return;
+    const wakes = [...this.#wakes];
+    this.#wakes.clear();
+    for (const wake of wakes) wake();
+  }
+
+  #unpark(): void {
+    const parked = this.#parked;
+    this.#parked = [];
+    this.#parkedBytes = 0;
+    for (const call of parked) call.run();
+  }
+
+  /** Turns the engine read-only for good. Returns what callers are told. */
+  #fail(doing: string, error: unknown): VarveError {
+    if (this.#failure === undefined) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#failure = new VarveError("ERR_READ_ONLY", `${this.directory}: ${doing} failed (${reason})`, {
+        cause: error,
+      });
+      this.logger.error({ directory: this.directory, error }, `${doing} failed; no more changes are taken`);
+      this.#stalled = false;
+      this.#unpark();
+    }
+    return this.#failure;
+  }
+
+  noteDiskFull(): void {
+    if (!this.#diskFull) this.logger.error({ directory: this.directory }, "the disk is full");
+    this.#diskFull = true;
+  }
+
+  /** For the checkpointer, whose failures are as final as a failed write. */
+  fail(doing: string, error: unknown): void {
+    const failure = this.#fail(doing, error);
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const entry of waiting) for (const operation of entry.operations) operation.fail(failure, true);
+  }
+}
+
+function wantsSync(entry: WrittenEntry): boolean {
+  return entry.operations.length > 0;
+}
+
+export function closedError(directory: string): VarveError {
+  return new VarveError("ERR_CLOSED", `${directory} is closed. Open it again to go on.`);
+}
+
+function readOnlyError(failure: VarveError): VarveError {
+  return new VarveError(
+    "ERR_READ_ONLY",
+    `${failure.message}; no more changes are taken. Reads go on. Reopen the directory when the disk is well.`,
+    { cause: failure.cause },
+  );
+}

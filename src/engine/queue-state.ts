@@ -1,0 +1,49 @@
+import type { Decoder, Encoder } from "../storage/bytes.js";
+import type { Stream } from "../storage/stream.js";
+
+/** When something was logged: elapsed time of the directory (only runs while it is open) and the wall clock. */
+export interface LogTime {
+  readonly elapsedMs: number;
+  readonly wallMs: number;
+}
+
+/**
+ * What the engine needs to know of a queue. The engine logs, checkpoints and recovers queues without knowing what
+ * they do; each kind implements this.
+ *
+ * A live operation and its replay must leave the same state behind: both call the same code once the operation is in
+ * the log, and nothing before.
+ */
+export interface QueueState {
+  readonly id: number;
+  readonly kind: number;
+  readonly name: string;
+  readonly streams: readonly Stream[];
+  /** Records or unfinished tasks. */
+  readonly count: number;
+  /** Repeats an operation found in the log. */
+  replay(code: number, input: Decoder, time: LogTime): void;
+  /** Writes what a snapshot must hold besides the streams. */
+  encode(output: Encoder): void;
+  /** The lowest offset of a stream that is still needed; everything below may go. */
+  neededFrom(stream: Stream): number;
+  /** Called once, after recovery: time stood still since `last`. */
+  resume(last: LogTime, now: LogTime): void;
+  /** Ends waits and timers. */
+  close(error: Error): void;
+}
+
+/** Makes queue states; given to the engine by the layer that knows the kinds. */
+export interface QueueKinds {
+  /** Number of streams a new queue of a kind has. */
+  streamCount(kind: number): number;
+  create(kind: number, id: number, name: string, streams: Stream[], config: Buffer): QueueState;
+  restore(kind: number, id: number, name: string, streams: Stream[], input: Decoder): QueueState;
+  /** Folder of a queue below the directory, and of one of its streams below that. */
+  folder(kind: number, name: string): string;
+  streamFolder(kind: number, index: number): string;
+}
+
+/** Operation codes below this are the engine's own. On disk: append, never renumber. */
+export const FIRST_QUEUE_OP = 16;
+export const OP_CREATE_QUEUE = 1;

@@ -1,0 +1,277 @@
+/**
+ * Opening a directory: snapshot, then the log behind it, then a checkpoint of what was found.
+ *
+ * Nothing on disk changes until the whole log has been read and judged (wal-reader.ts). Then a log file of a new
+ * generation is begun, so that nothing beyond a cut can ever join up with what is written from now on, and a
+ * checkpoint makes durable what so far may only have been in the page cache. A crash at any point of this leaves
+ * the same recovery to be done again.
+ */
+
+import type { RecoveryReport } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import type { ResolvedOpenOptions } from "../api/options.js";
+import { batchFileBytes, readBatchHeader } from "../storage/batch.js";
+import { Decoder, MalformedError } from "../storage/bytes.js";
+import type { Disk } from "../storage/disk.js";
+import { FileCache } from "../storage/file-cache.js";
+import { decodeSnapshot, isSnapshotName, type Snapshot, snapshotPath } from "../storage/snapshot.js";
+import type { Stream } from "../storage/stream.js";
+import { Wal, type WalFile } from "../storage/wal.js";
+import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
+import { Catalog } from "./catalog.js";
+import { Checkpointer } from "./checkpoint.js";
+import { readMarker } from "./directory.js";
+import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
+import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
+
+/** Bytes of the smallest record. */
+const RECORD_BYTES_MIN = 6;
+
+export interface OpenedDirectory {
+  readonly engine: Engine;
+  readonly checkpointer: Checkpointer;
+  readonly report: RecoveryReport;
+}
+
+/** Opens a directory whose lock is held. */
+export async function openDirectory(
+  platform: EnginePlatform,
+  directory: string,
+  options: ResolvedOpenOptions,
+  kinds: QueueKinds,
+): Promise<OpenedDirectory> {
+  const { disk, clock } = platform;
+  const marker = await readMarker(disk, directory, platform.random, clock.wallMs());
+  const snapshot = readSnapshot(disk, directory);
+  if (snapshot.header.directoryId !== marker.id) {
+    throw corrupt(`${directory}/snap`, "the snapshot belongs to another directory");
+  }
+  const catalog = new Catalog(directory, kinds, snapshot);
+  const walDirectory = `${directory}/wal`;
+  const bootId = disk.bootId() ?? "";
+  const wal = new Wal(disk, walDirectory, { fileBytes: options.walFileBytes, directoryId: marker.id, bootId });
+  const { sources, old, seqMax } = listLog(disk, walDirectory, snapshot.header.walSeq);
+  if (!snapshot.header.clean && sources[0]?.seq !== snapshot.header.walSeq) {
+    const missing = Wal.path(walDirectory, snapshot.header.walSeq);
+    throw corrupt(missing, "the log file that follows the snapshot is missing");
+  }
+
+  const replay = new Replay(catalog, wal, sources);
+  const end = await replay.run(new WalReader(disk, marker.id), snapshot);
+  const report: RecoveryReport = {
+    recovered: sources.length > 0,
+    replayedCommits: end.entries,
+    replayedBytes: end.bytes,
+    cutBytes: end.cutBytes,
+    notes: [...end.notes, ...replay.notes],
+  };
+  const last = replay.time ?? { elapsedMs: snapshot.header.elapsedMs, wallMs: snapshot.header.wallMs };
+  const generation = sources.length > 0 ? end.generationMax + 1 : snapshot.header.generation;
+  const engine = new Engine(platform, {
+    directory,
+    directoryId: marker.id,
+    options,
+    catalog,
+    wal,
+    files: new FileCache(disk, options.maxOpenFiles),
+    lsn: end.lsn,
+    crc: end.crc,
+    generation,
+    elapsedMs: last.elapsedMs,
+  });
+  for (const state of catalog.loaded()) state.resume(last, engine.time());
+  if (sources.length > 0 && mayHaveLostRecords(end, bootId)) {
+    // As many records as all log files can hold: offsets go on past them, so that none is ever given out twice.
+    const lost = Math.ceil((WAL_FILES_MAX * options.walFileBytes) / RECORD_BYTES_MIN);
+    for (const entry of catalog.entries) {
+      if (entry.damaged !== undefined) continue;
+      for (const stream of catalog.load(entry).streams) stream.skip(lost);
+    }
+  }
+
+  try {
+    for (const name of old) wal.adoptSpare(name);
+    const header = { firstLsn: end.lsn + 1, generation, prevCrc: end.crc, async: options.durability === "async" };
+    wal.begin(header, seqMax + 1);
+    await wal.sync();
+    const checkpointer = new Checkpointer(engine);
+    if (sources.length > 0) {
+      await checkpointer.checkpointNow();
+      if (engine.failure !== undefined) throw engine.failure;
+      options.logger.info({ directory, ...report }, "recovered after an unclean stop");
+    }
+    return { engine, checkpointer, report };
+  } catch (error) {
+    wal.close();
+    engine.files.close();
+    throw error;
+  }
+}
+
+/**
+ * A power cut (the operating system has restarted) may have taken acknowledged records with it when commits did not
+ * wait to be durable.
+ */
+function mayHaveLostRecords(end: WalEnd, bootId: string): boolean {
+  const { header } = end;
+  if (header === undefined) return true;
+  return header.async && (bootId === "" || header.bootId !== bootId);
+}
+
+function readSnapshot(disk: Disk, directory: string): Snapshot {
+  const folder = `${directory}/snap`;
+  let names: string[];
+  try {
+    names = disk.list(folder).filter(isSnapshotName).sort();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    names = [];
+  }
+  const newest = names[names.length - 1];
+  if (newest === undefined) throw corrupt(folder, "there is no snapshot: it says which queues there are");
+  const path = `${folder}/${newest}`;
+  const snapshot = decodeSnapshot(disk.readFile(path));
+  if (typeof snapshot === "string") throw corrupt(path, snapshot);
+  if (path !== snapshotPath(folder, snapshot.header.lsn)) throw corrupt(path, "the name does not match the contents");
+  return snapshot;
+}
+
+function listLog(
+  disk: Disk,
+  directory: string,
+  fromSeq: number,
+): { sources: WalSource[]; old: string[]; seqMax: number } {
+  const sources: WalSource[] = [];
+  const old: string[] = [];
+  let seqMax = fromSeq - 1;
+  for (const name of disk.list(directory).sort()) {
+    const seq = Wal.seqOf(name);
+    if (seq === undefined) {
+      if (Wal.isSpare(name)) old.push(name);
+      continue;
+    }
+    seqMax = Math.max(seqMax, seq);
+    if (seq < fromSeq) old.push(name);
+    else sources.push({ path: `${directory}/${name}`, seq });
+  }
+  return { sources, old, seqMax };
+}
+
+/** Repeats the log behind a snapshot. */
+class Replay {
+  readonly notes: string[] = [];
+  /** Of the last entry. */
+  time: LogTime | undefined;
+  readonly #catalog: Catalog;
+  readonly #wal: Wal;
+  readonly #sources: readonly WalSource[];
+  readonly #files = new Map<number, WalFile>();
+  #dropped = 0;
+
+  constructor(catalog: Catalog, wal: Wal, sources: readonly WalSource[]) {
+    this.#catalog = catalog;
+    this.#wal = wal;
+    this.#sources = sources;
+  }
+
+  async run(reader: WalReader, snapshot: Snapshot): Promise<WalEnd> {
+    this.#catalog.beginReplay();
+    try {
+      for (const source of this.#sources) this.#files.set(source.seq, this.#wal.adopt(source.seq));
+      const end = await reader.replay(this.#sources, snapshot.header, (entry) => this.#entry(entry));
+      for (const [seq, file] of this.#files) file.position = end.ends.get(seq) ?? 0;
+      if (this.#dropped > 0) this.notes.push(`${this.#dropped} changes of damaged queues were left out`);
+      return end;
+    } catch (error) {
+      this.#wal.close();
+      throw error;
+    } finally {
+      this.#catalog.endReplay();
+    }
+  }
+
+  #entry(entry: WalEntry): void {
+    const { header, buffer } = entry;
+    this.time = { elapsedMs: header.elapsedMs, wallMs: header.wallMs };
+    try {
+      this.#batches(entry);
+      const input = new Decoder(buffer, entry.metaStart, entry.metaEnd);
+      while (!input.done) this.#operation(input, this.time);
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      throw corrupt(entry.file.path, `entry ${header.lsn} is intact but cannot be repeated: ${error.message}`);
+    }
+  }
+
+  #batches(entry: WalEntry): void {
+    for (let at = entry.bulkStart; at < entry.metaStart; ) {
+      const header = readBatchHeader(entry.buffer, at, entry.metaStart)!;
+      const stream = this.#stream(header.streamId);
+      if (stream !== undefined) {
+        if (header.baseOffset < stream.next) {
+          throw new MalformedError(`batch at offset ${header.baseOffset} of a stream that ends at ${stream.next}`);
+        }
+        const wal = this.#files.get(entry.file.seq)!;
+        const ref = {
+          stream,
+          base: header.baseOffset,
+          next: header.baseOffset + header.span,
+          count: header.count,
+          bytes: header.bytes,
+          timestamp: header.timestamp,
+          block: undefined,
+          life: 0,
+          blockStart: 0,
+          wal,
+          position: entry.bulkPosition + at - entry.bulkStart,
+        };
+        wal.batches.push(ref);
+        stream.add(ref);
+        stream.show(ref.next);
+      }
+      at += batchFileBytes(header.bytes);
+    }
+  }
+
+  #stream(id: number): Stream | undefined {
+    const stream = this.#damagedIsUndefined(() => this.#catalog.stream(id));
+    if (stream === undefined && !this.#catalog.hasDamage) throw new MalformedError(`stream ${id} is not known`);
+    if (stream === undefined) this.#dropped++;
+    return stream;
+  }
+
+  #operation(input: Decoder, time: LogTime): void {
+    const code = input.u8();
+    const queueId = input.varint();
+    // Each operation is framed, so that those of a damaged queue can be passed over.
+    const fields = new Decoder(input.bytes(input.u32()));
+    if (code === OP_CREATE_QUEUE) {
+      const kind = fields.u8();
+      const name = fields.string();
+      const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
+      this.#catalog.create(kind, name, queueId, streamIds, fields.bytes(fields.varint()));
+      return;
+    }
+    if (code < FIRST_QUEUE_OP) throw new MalformedError(`operation ${code} is not known`);
+    const entry = this.#catalog.byId(queueId);
+    if (entry === undefined) throw new MalformedError(`queue ${queueId} is not known`);
+    const state = this.#damagedIsUndefined(() => this.#catalog.load(entry));
+    if (state === undefined) this.#dropped++;
+    else state.replay(code, fields, time);
+  }
+
+  #damagedIsUndefined<T>(load: () => T): T | undefined {
+    try {
+      return load();
+    } catch (error) {
+      if (error instanceof VarveError && error.code === "ERR_CORRUPT") return undefined;
+      throw error;
+    }
+  }
+}
+
+function corrupt(file: string, reason: string): VarveError {
+  return new VarveError("ERR_CORRUPT", `${file}: ${reason}. Nothing was changed. 'varve verify' shows the extent.`, {
+    details: { file },
+  });
+}

@@ -1,0 +1,64 @@
+import type { Durability } from "../api/contract.js";
+import type { Engine } from "../engine/engine.js";
+
+/** One change of a commit, in three steps, so that several can be made one. */
+export interface Change {
+  /** Upper bounds for what `stage` writes. */
+  readonly bulkBytes: number;
+  readonly records: number;
+  readonly metaBytes: number;
+  /** Frees space rather than needing it. */
+  readonly settles: boolean;
+  /** Checks that the change can be made and keeps others from what it touches. Throws if it cannot. */
+  reserve(): void;
+  /** Gives back what was reserved. */
+  release(): void;
+  stage(): void;
+  apply(): void;
+}
+
+/**
+ * Makes changes as one commit, or none of them.
+ * @param settle called when the commit is done, in the directory's or the given mode
+ */
+export function commit(
+  engine: Engine,
+  changes: readonly Change[],
+  durability: Durability,
+  settle: () => void,
+  reject: (error: Error) => void,
+): void {
+  let reserved = 0;
+  try {
+    for (const change of changes) {
+      change.reserve();
+      reserved++;
+    }
+    let bulkBytes = 0;
+    let records = 0;
+    let metaBytes = 0;
+    let settles = true;
+    for (const change of changes) {
+      bulkBytes += change.bulkBytes;
+      records += change.records;
+      metaBytes += change.metaBytes;
+      settles &&= change.settles;
+    }
+    engine.begin(bulkBytes, records, metaBytes, settles);
+  } catch (error) {
+    for (const change of changes.slice(0, reserved)) change.release();
+    throw error;
+  }
+  for (const change of changes) change.stage();
+  engine.add({
+    durability,
+    apply: () => {
+      for (const change of changes) change.apply();
+    },
+    settle,
+    fail: (error) => {
+      for (const change of changes) change.release();
+      reject(error);
+    },
+  });
+}

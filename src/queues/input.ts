@@ -1,0 +1,70 @@
+import type { Codec } from "../api/codec.js";
+import type { Headers, Input } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import { Message } from "../api/message.js";
+import { checkMessageHeaders, checkMessageKey } from "../api/options.js";
+import { formatBytes } from "../api/units.js";
+import { type RecordParts, recordBytesMax } from "../storage/batch.js";
+
+/** Turns what callers pass into the parts of a record, and checks its size. */
+export class InputReader<I> {
+  readonly #codec: Codec<I, unknown>;
+  readonly #payloadBytesMax: number;
+
+  constructor(codec: Codec<I, unknown>, payloadBytesMax: number) {
+    this.#codec = codec;
+    this.#payloadBytesMax = payloadBytesMax;
+  }
+
+  /**
+   * @param key, headers from the call's options; a message's own come first
+   * @throws VarveError `ERR_ENCODE`, `ERR_TOO_LARGE`, `ERR_OPTION`
+   */
+  read(input: Input<I>, key: string | Uint8Array | undefined, headers: Headers | undefined): RecordParts {
+    const parts: RecordParts = { payload: "", key, headers, attributes: undefined };
+    let value: unknown = input;
+    if (input instanceof Message || (this.#codec.name === "bytes" && isMessageInit(input))) {
+      value = input.payload;
+      if (input.key !== undefined) parts.key = checkMessageKey(input.key);
+      if (input.headers !== undefined) parts.headers = checkMessageHeaders(input.headers);
+    }
+    parts.payload = this.#codec.encode(value as I);
+    const { length } = parts.payload;
+    // A string's length in characters bounds its bytes from both sides; only in between is it counted.
+    if (length > this.#payloadBytesMax || (typeof parts.payload === "string" && length * 3 > this.#payloadBytesMax)) {
+      const bytes = Buffer.byteLength(parts.payload);
+      if (bytes > this.#payloadBytesMax) throw tooLarge(bytes, this.#payloadBytesMax);
+    }
+    return parts;
+  }
+}
+
+/** A plain `{ payload, key?, headers? }`. */
+function isMessageInit(input: unknown): input is { payload: unknown; key?: string; headers?: Headers } {
+  if (typeof input !== "object" || input === null || input instanceof Uint8Array || !("payload" in input)) return false;
+  for (const name of Object.keys(input)) {
+    if (name !== "payload" && name !== "key" && name !== "headers") {
+      throw new VarveError(
+        "ERR_OPTION",
+        `a message has payload, key and headers; ${JSON.stringify(name)} is not known`,
+      );
+    }
+  }
+  return true;
+}
+
+function tooLarge(bytes: number, limit: number): VarveError {
+  return new VarveError(
+    "ERR_TOO_LARGE",
+    `the payload has ${bytes} bytes (${formatBytes(bytes)}); the limit is ${limit} (${formatBytes(limit)}). ` +
+      "Store large objects elsewhere and enqueue their address, or raise maxMessageBytes.",
+    { details: { size: bytes, limit } },
+  );
+}
+
+/** Upper bound for the records of one commit. */
+export function totalBytesMax(records: readonly RecordParts[]): number {
+  let bytes = 0;
+  for (const record of records) bytes += recordBytesMax(record);
+  return bytes;
+}

@@ -1,0 +1,44 @@
+import type { QueueKind } from "../api/contract.js";
+import { nameToPath } from "../api/names.js";
+import type { QueueKinds, QueueState } from "../engine/queue-state.js";
+import { type Decoder, MalformedError } from "../storage/bytes.js";
+import type { Stream } from "../storage/stream.js";
+import { LogState } from "./log-state.js";
+import { TaskState } from "./task-state.js";
+
+/** On disk: append, never renumber. */
+export const KIND = { log: 1, task: 2 } as const satisfies Record<QueueKind, number>;
+
+export function kindName(kind: number): QueueKind {
+  return kind === KIND.log ? "log" : "task";
+}
+
+/** Streams of a task queue, by index. */
+const TASK_STREAM_FOLDERS = ["p0", "dead"];
+
+/** The kinds of queue that an embedded directory has. */
+export const kinds: QueueKinds = {
+  streamCount(kind: number): number {
+    return kind === KIND.log ? 1 : TASK_STREAM_FOLDERS.length;
+  },
+
+  create(kind: number, id: number, name: string, streams: Stream[], config: Buffer): QueueState {
+    if (kind === KIND.log) return new LogState(id, name, streams);
+    if (kind === KIND.task) return TaskState.create(id, name, streams, config);
+    throw new MalformedError(`queue kind ${kind} is not known`);
+  },
+
+  restore(kind: number, id: number, name: string, streams: Stream[], input: Decoder): QueueState {
+    if (kind === KIND.log) return new LogState(id, name, streams);
+    if (kind === KIND.task) return TaskState.restore(id, name, streams, input);
+    throw new MalformedError(`queue kind ${kind} is not known`);
+  },
+
+  folder(kind: number, name: string): string {
+    return `${kindName(kind)}/${nameToPath(name)}`;
+  },
+
+  streamFolder(kind: number, index: number): string {
+    return kind === KIND.log ? "" : TASK_STREAM_FOLDERS[index]!;
+  },
+};

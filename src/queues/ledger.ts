@@ -1,0 +1,295 @@
+/**
+ * One reader's durable progress over a stream of tasks: a cursor, and the outstanding tasks, which have been delivered
+ * or postponed and are not done. Everything behind the cursor that is not outstanding is done. So memory follows the
+ * work in flight, never the backlog.
+ *
+ *   leased    handed out; comes back when its time is up
+ *   waiting   for its time: scheduled, or in backoff after a failure
+ *   ready     its time has come; delivered before what is at the cursor
+ *
+ * Changes are made by the operations of task-state.ts, once they are in the log.
+ */
+
+import type { Failure } from "../api/contract.js";
+import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
+import { TimeHeap } from "./time-heap.js";
+
+/** On disk, `Done` excepted: append, never renumber. */
+export const TaskPhase = { Done: 0, Leased: 1, Waiting: 2, Ready: 3 } as const;
+export type TaskPhase = (typeof TaskPhase)[keyof typeof TaskPhase];
+
+/** Failures that are kept with a task. */
+export const FAILURES_MAX = 16;
+
+export class Outstanding {
+  readonly offset: number;
+  phase: TaskPhase = TaskPhase.Leased;
+  attempt = 0;
+  /** Deliveries allowed: 0 for the queue's rule, else one more than the number (1: unlimited). */
+  limit = 0;
+  /** Elapsed time when the lease ends or the task is due; wall clock time if `wall`. */
+  at = 0;
+  /** Due by the wall clock. */
+  wall = false;
+  /** The wall clock time at which a relative delay was expected to end; for the time that the directory is closed. */
+  wallAt = 0;
+  /** Elapsed time when the lease began or the task became ready. */
+  since = 0;
+  tokenHigh = 0;
+  tokenLow = 0;
+  failures: Failure[] | undefined;
+  /** Claimed by an operation that is not yet in the log; no other may touch it. */
+  reserved = false;
+  /** Place in the heap of its clock; -1 when in none. */
+  heapIndex = -1;
+
+  constructor(offset: number) {
+    this.offset = offset;
+  }
+
+  addFailure(failure: Failure): void {
+    this.failures ??= [];
+    this.failures.push(failure);
+    if (this.failures.length > FAILURES_MAX) this.failures.shift();
+  }
+}
+
+export class Ledger {
+  /** The next task never delivered. */
+  cursor: number;
+  readonly outstanding = new Map<number, Outstanding>();
+  /** Tasks whose time has come, in the order in which it came. */
+  readonly ready = new Set<Outstanding>();
+  /** Tasks handed out, longest first. */
+  readonly leased = new Set<Outstanding>();
+  /** By the end of the lease / by due time, elapsed / by due time, wall clock. */
+  readonly byLease = new TimeHeap<Outstanding>();
+  readonly byElapsed = new TimeHeap<Outstanding>();
+  readonly byWall = new TimeHeap<Outstanding>();
+  /** Outstanding tasks at or behind the cursor: scheduled before they were reached. */
+  ahead = 0;
+
+  constructor(cursor: number) {
+    this.cursor = cursor;
+  }
+
+  /** Waiting for their time. */
+  get waiting(): number {
+    return this.byElapsed.size + this.byWall.size;
+  }
+
+  /** The lowest offset that is not done. */
+  get lowest(): number {
+    let lowest = this.cursor;
+    for (const offset of this.outstanding.keys()) if (offset < lowest) lowest = offset;
+    return lowest;
+  }
+
+  /** Whether any task with an offset in [from, to) is not done. */
+  hasUndone(from: number, to: number): boolean {
+    if (to > this.cursor) return true;
+    if (this.outstanding.size === 0) return false;
+    if (this.outstanding.size < to - from) {
+      for (const offset of this.outstanding.keys()) if (offset >= from && offset < to) return true;
+      return false;
+    }
+    for (let offset = from; offset < to; offset++) if (this.outstanding.has(offset)) return true;
+    return false;
+  }
+
+  /** Moves the cursor up to `offset`, past tasks that are outstanding or not there. */
+  advance(offset: number): void {
+    if (offset <= this.cursor) return;
+    if (this.ahead > 0) {
+      if (offset - this.cursor < this.outstanding.size) {
+        for (let at = this.cursor; at < offset; at++) if (this.outstanding.has(at)) this.ahead--;
+      } else {
+        for (const at of this.outstanding.keys()) if (at >= this.cursor && at < offset) this.ahead--;
+      }
+    }
+    this.cursor = offset;
+  }
+
+  /** Postpones a task that was never delivered. */
+  schedule(offset: number, at: number, wall: boolean, wallAt: number): void {
+    const task = new Outstanding(offset);
+    this.outstanding.set(offset, task);
+    if (offset >= this.cursor) this.ahead++;
+    this.#wait(task, at, wall, wallAt);
+  }
+
+  /** Hands a task out: one from the cursor, or one that is outstanding and ready. */
+  deliver(task: Outstanding, elapsedMs: number, leaseMs: number): void {
+    if (this.outstanding.has(task.offset)) {
+      this.#leave(task);
+    } else {
+      this.outstanding.set(task.offset, task);
+      // Counted, so that advancing past it takes it off again.
+      if (task.offset >= this.cursor) this.ahead++;
+      this.advance(task.offset + 1);
+    }
+    task.phase = TaskPhase.Leased;
+    task.since = elapsedMs;
+    task.at = elapsedMs + leaseMs;
+    task.wall = false;
+    this.leased.add(task);
+    this.byLease.add(task);
+  }
+
+  extend(task: Outstanding, at: number): void {
+    task.at = at;
+    this.byLease.move(task);
+  }
+
+  /** Gives a task back, to be delivered again after `delayMs`. */
+  release(task: Outstanding, elapsedMs: number, wallMs: number, delayMs: number): void {
+    this.#leave(task);
+    task.tokenHigh = 0;
+    task.tokenLow = 0;
+    if (delayMs > 0) this.#wait(task, elapsedMs + delayMs, false, wallMs + delayMs);
+    else this.#makeReady(task, elapsedMs);
+  }
+
+  finish(task: Outstanding): void {
+    this.#leave(task);
+    task.phase = TaskPhase.Done;
+    this.outstanding.delete(task.offset);
+    if (task.offset >= this.cursor) this.ahead--;
+  }
+
+  /** Makes waiting tasks ready whose time has come. Not logged: it follows from the clock. */
+  ripen(elapsedMs: number, wallMs: number): void {
+    for (let task = this.byElapsed.first; task !== undefined && task.at <= elapsedMs; task = this.byElapsed.first) {
+      this.#leave(task);
+      this.#makeReady(task, task.at);
+    }
+    for (let task = this.byWall.first; task !== undefined && task.at <= wallMs; task = this.byWall.first) {
+      this.#leave(task);
+      this.#makeReady(task, elapsedMs);
+    }
+  }
+
+  /** Leases that are up and that no operation has claimed. */
+  expired(elapsedMs: number): Outstanding[] {
+    const expired: Outstanding[] = [];
+    this.byLease.visitUpTo(elapsedMs, (task) => {
+      if (!task.reserved) expired.push(task);
+    });
+    return expired.sort((a, b) => a.at - b.at);
+  }
+
+  /** After the directory was closed for `closedMs` of wall clock time: leases stood still, delays did not. */
+  resume(lastElapsedMs: number, nowWallMs: number): void {
+    for (const task of [...this.outstanding.values()]) {
+      if (task.phase !== TaskPhase.Waiting || task.wall) continue;
+      const remaining = Math.min(Math.max(0, task.wallAt - nowWallMs), Math.max(0, task.at - lastElapsedMs));
+      task.at = lastElapsedMs + remaining;
+      task.wallAt = nowWallMs + remaining;
+      this.byElapsed.move(task);
+    }
+  }
+
+  encode(output: Encoder): void {
+    output.varint(this.cursor);
+    output.varint(this.outstanding.size);
+    // Leases and ready tasks in their order, which their sets keep.
+    for (const task of this.leased) encodeTask(output, task);
+    for (const task of this.ready) encodeTask(output, task);
+    for (const task of this.outstanding.values()) if (task.phase === TaskPhase.Waiting) encodeTask(output, task);
+  }
+
+  static decode(input: Decoder): Ledger {
+    const ledger = new Ledger(input.varint());
+    for (let count = input.varint(); count > 0; count--) ledger.#restore(decodeTask(input));
+    return ledger;
+  }
+
+  #restore(task: Outstanding): void {
+    if (this.outstanding.has(task.offset)) throw new MalformedError(`task ${task.offset} stands twice`);
+    this.outstanding.set(task.offset, task);
+    if (task.offset >= this.cursor) this.ahead++;
+    if (task.phase === TaskPhase.Ready) {
+      this.ready.add(task);
+      return;
+    }
+    if (task.phase === TaskPhase.Leased) {
+      this.leased.add(task);
+      this.byLease.add(task);
+    } else {
+      (task.wall ? this.byWall : this.byElapsed).add(task);
+    }
+  }
+
+  #wait(task: Outstanding, at: number, wall: boolean, wallAt: number): void {
+    task.phase = TaskPhase.Waiting;
+    task.at = at;
+    task.wall = wall;
+    task.wallAt = wallAt;
+    (wall ? this.byWall : this.byElapsed).add(task);
+  }
+
+  #makeReady(task: Outstanding, since: number): void {
+    task.phase = TaskPhase.Ready;
+    task.since = since;
+    task.wall = false;
+    this.ready.add(task);
+  }
+
+  /** Takes a task out of the phase that it is in. */
+  #leave(task: Outstanding): void {
+    if (task.phase === TaskPhase.Ready) {
+      this.ready.delete(task);
+    } else if (task.phase === TaskPhase.Leased) {
+      this.leased.delete(task);
+      this.byLease.remove(task);
+    } else {
+      (task.wall ? this.byWall : this.byElapsed).remove(task);
+    }
+  }
+}
+
+function encodeTask(output: Encoder, task: Outstanding): void {
+  output.varint(task.offset);
+  output.u8(task.phase | (task.wall ? 128 : 0));
+  output.varint(task.attempt);
+  output.varint(task.limit);
+  output.varint(Math.ceil(task.at));
+  output.varint(Math.ceil(task.wallAt));
+  output.varint(Math.floor(task.since));
+  output.u32(task.tokenHigh);
+  output.u32(task.tokenLow);
+  encodeFailures(output, task.failures);
+}
+
+function decodeTask(input: Decoder): Outstanding {
+  const task = new Outstanding(input.varint());
+  const phase = input.u8();
+  task.wall = (phase & 128) !== 0;
+  const known = Object.values(TaskPhase).find((each) => each === (phase & 127));
+  if (known === undefined) throw new MalformedError(`task phase ${phase} is not known`);
+  task.phase = known;
+  task.attempt = input.varint();
+  task.limit = input.varint();
+  task.at = input.varint();
+  task.wallAt = input.varint();
+  task.since = input.varint();
+  task.tokenHigh = input.u32();
+  task.tokenLow = input.u32();
+  task.failures = decodeFailures(input);
+  return task;
+}
+
+export function encodeFailures(output: Encoder, failures: readonly Failure[] | undefined): void {
+  output.varint(failures?.length ?? 0);
+  for (const failure of failures ?? []) {
+    output.varint(failure.attempt);
+    output.varint(failure.at);
+    output.string(failure.error);
+  }
+}
+
+export function decodeFailures(input: Decoder): Failure[] | undefined {
+  const count = input.varint();
+  if (count === 0) return undefined;
+  return Array.from({ length: count }, () => ({ attempt: input.varint(), at: input.varint(), error: input.string() }));
+}

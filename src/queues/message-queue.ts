@@ -1,0 +1,316 @@
+import type { Codec } from "../api/codec.js";
+import type {
+  AppendOptions,
+  CommitOptions,
+  EnqueueOptions,
+  Input,
+  LogOptions,
+  LogQueue,
+  MessageQueue,
+  NackOptions,
+  QueueInfo,
+  QueueKind,
+  RecoveryReport,
+  Stats,
+  TaskOptions,
+  TaskQueue,
+  TaskRef,
+  Transaction,
+} from "../api/contract.js";
+import { isVarveError, VarveError } from "../api/errors.js";
+import { checkQueueName } from "../api/names.js";
+import { mergeTaskConfig, resolveCommitOptions, resolveLogOptions, resolveTaskOptions } from "../api/options.js";
+import type { Checkpointer } from "../engine/checkpoint.js";
+import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
+import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import { type Change, commit } from "./commit.js";
+import { KIND, kindName } from "./kinds.js";
+import { EmbeddedLog } from "./log-queue.js";
+import type { LogState } from "./log-state.js";
+import { EmbeddedTasks } from "./task-queue.js";
+import { TaskOp, type TaskState } from "./task-state.js";
+
+/** An open directory, in this process. */
+export class EmbeddedMessageQueue implements MessageQueue {
+  readonly #engine: Engine;
+  readonly #checkpointer: Checkpointer;
+  readonly #report: RecoveryReport;
+  readonly #unlock: () => void;
+  /** Queues on their way through the log, by kind and name. */
+  readonly #creating = new Map<string, Promise<QueueState>>();
+  #closing: Promise<void> | undefined;
+
+  constructor(engine: Engine, checkpointer: Checkpointer, report: RecoveryReport, unlock: () => void) {
+    this.#engine = engine;
+    this.#checkpointer = checkpointer;
+    this.#report = report;
+    this.#unlock = unlock;
+  }
+
+  async openLog<I, O>(name: string, options?: LogOptions<I, O>): Promise<LogQueue<I, O>> {
+    const { codec } = resolveLogOptions(options);
+    checkQueueName(name);
+    const state = (await this.#state(KIND.log, name, () => "")) as LogState;
+    return new EmbeddedLog(this.#engine, state, codec as Codec<I, O>);
+  }
+
+  async openTask<I, O>(name: string, options?: TaskOptions<I, O>): Promise<TaskQueue<I, O>> {
+    const given = resolveTaskOptions(options);
+    checkQueueName(name);
+    const state = (await this.#state(KIND.task, name, () =>
+      JSON.stringify(mergeTaskConfig(undefined, given)),
+    )) as TaskState;
+    state.attach(this.#engine);
+    const config = JSON.stringify(mergeTaskConfig(state.config, given));
+    if (config !== JSON.stringify(state.config)) await this.#configure(state, config);
+    return new EmbeddedTasks(this.#engine, state, given.codec as Codec<I, O>);
+  }
+
+  async transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void> {
+    const engine = this.#engine;
+    const durability = engine.durability(resolveCommitOptions(options).durability);
+    this.#checkOpen();
+    const collected = collect(engine, build);
+    const changes: Change[] = [];
+    for (const [index, part] of collected.entries()) {
+      changes.push(await naming(index, part.what, () => part.change()));
+    }
+    if (changes.length === 0) return;
+    const named = changes.map((change, index) => namedChange(change, index, collected[index]!.what));
+    await new Promise<void>((resolve, reject) => {
+      const run = () => commit(engine, named, durability, resolve, reject);
+      if (!engine.stalled) {
+        run();
+        return;
+      }
+      const bytes = named.reduce((sum, change) => sum + change.bulkBytes, 0);
+      const later = () => {
+        try {
+          run();
+        } catch (error) {
+          reject(error as Error);
+        }
+      };
+      engine.park(bytes, later, reject);
+    });
+  }
+
+  async queues(): Promise<QueueInfo[]> {
+    this.#checkOpen();
+    const { catalog } = this.#engine;
+    const infos: QueueInfo[] = [];
+    for (const entry of catalog.entries) {
+      const info = { kind: kindName(entry.kind), name: entry.name, count: catalog.count(entry) };
+      infos.push(entry.damaged === undefined ? info : { ...info, damaged: entry.damaged });
+    }
+    return infos.sort((a, b) => compare(a.kind, b.kind) || compare(a.name, b.name));
+  }
+
+  async stats(): Promise<Stats> {
+    this.#checkOpen();
+    const engine = this.#engine;
+    const { wal, catalog } = engine;
+    const count = { log: 0, task: 0, open: 0, damaged: 0 };
+    for (const entry of catalog.entries) {
+      count[kindName(entry.kind) satisfies QueueKind]++;
+      if (entry.state !== undefined) count.open++;
+      if (entry.damaged !== undefined) count.damaged++;
+    }
+    return {
+      health: engine.health,
+      failure: engine.failure?.message,
+      durability: engine.options.durability,
+      queues: count,
+      wal: {
+        files: wal.files.length,
+        bytes: wal.bytes,
+        commits: engine.commits,
+        writtenBytes: wal.writtenBytes,
+        syncs: wal.syncs,
+        checkpoints: engine.checkpoints,
+      },
+      memory: { blockBytes: engine.blocks.bytes, chunkBytes: engine.chunks.bytes },
+      openFiles: engine.files.size + wal.files.length,
+      recovery: this.#report,
+    };
+  }
+
+  async sync(): Promise<void> {
+    this.#checkOpen();
+    await this.#engine.sync();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    const engine = this.#engine;
+    try {
+      await engine.stop();
+      if (engine.failure === undefined) await this.#checkpointer.close();
+      else await this.#checkpointer.settled();
+    } catch (error) {
+      // Everything acknowledged is in the log; the next open recovers it from there.
+      engine.logger.warn({ directory: engine.directory, error }, "closed without a last checkpoint");
+    } finally {
+      engine.files.close();
+      engine.wal.close();
+      this.#unlock();
+    }
+  }
+
+  #checkOpen(): void {
+    if (this.#engine.closed) throw closedError(this.#engine.directory);
+  }
+
+  async #state(kind: number, name: string, config: () => string): Promise<QueueState> {
+    this.#checkOpen();
+    const { catalog } = this.#engine;
+    const entry = catalog.find(kind, name);
+    if (entry !== undefined) return catalog.load(entry);
+    const key = `${kind} ${name}`;
+    let creating = this.#creating.get(key);
+    if (creating === undefined) {
+      creating = this.#create(kind, name, Buffer.from(config())).finally(() => this.#creating.delete(key));
+      this.#creating.set(key, creating);
+    }
+    return await creating;
+  }
+
+  #create(kind: number, name: string, config: Buffer): Promise<QueueState> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const { catalog } = engine;
+      const streams = catalog.streamCount(kind);
+      engine.begin(
+        0,
+        0,
+        OPERATION_HEADER_BYTES + (streams + 4) * VARINT_BYTES_MAX + name.length + config.length,
+        false,
+      );
+      const { id, streamIds } = catalog.reserveIds(streams);
+      const output = engine.operation(OP_CREATE_QUEUE, id);
+      output.u8(kind);
+      output.string(name);
+      output.varint(streamIds.length);
+      for (const streamId of streamIds) output.varint(streamId);
+      output.varint(config.length);
+      output.bytes(config);
+      engine.endOperation();
+      let state: QueueState;
+      engine.add({
+        durability: engine.options.durability,
+        apply: () => {
+          state = catalog.create(kind, name, id, streamIds, config);
+        },
+        settle: () => resolve(state),
+        fail: reject,
+      });
+    });
+  }
+
+  #configure(state: TaskState, config: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      engine.begin(0, 0, OPERATION_HEADER_BYTES + VARINT_BYTES_MAX + config.length * 3, false);
+      engine.operation(TaskOp.Configure, state.id).string(config);
+      engine.endOperation();
+      engine.add({
+        durability: engine.options.durability,
+        apply: () => {
+          state.config = Object.freeze(JSON.parse(config));
+        },
+        settle: resolve,
+        fail: reject,
+      });
+    });
+  }
+}
+
+/** One call on a transaction: what it was, for messages, and the change that it asks for. */
+interface Part {
+  readonly what: string;
+  change(): Change | Promise<Change>;
+}
+
+function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
+  const parts: Part[] = [];
+  let open = true;
+  const add = (what: string, change: () => Change | Promise<Change>) => {
+    if (!open) throw new VarveError("ERR_ARGUMENT", "a transaction can only be added to inside its callback");
+    parts.push({ what, change });
+  };
+  const tx: Transaction = {
+    append(queue, input, options?: Omit<AppendOptions, "durability">) {
+      const log = embedded(queue, EmbeddedLog);
+      add(`append to ${log.name}`, () => log.appendChange(engine, input as Input<never>, options));
+    },
+    enqueue(queue, input, options?: Omit<EnqueueOptions, "durability">) {
+      const tasks = embedded(queue, EmbeddedTasks);
+      add(`enqueue to ${tasks.name}`, () => tasks.enqueueChange(engine, input as Input<never>, options));
+    },
+    ack(queue, task: TaskRef) {
+      const tasks = embedded(queue, EmbeddedTasks);
+      add(`ack on ${tasks.name}`, () => tasks.ackChange(engine, task));
+    },
+    nack(queue, task: TaskRef, options?: Omit<NackOptions, "durability">) {
+      const tasks = embedded(queue, EmbeddedTasks);
+      add(`nack on ${tasks.name}`, () => tasks.nackChange(engine, task, options));
+    },
+  };
+  try {
+    const result: unknown = build(tx);
+    if (result instanceof Promise) {
+      result.catch(() => {});
+      throw new VarveError("ERR_ARGUMENT", "the callback of a transaction must be synchronous: do its waiting before");
+    }
+  } finally {
+    open = false;
+  }
+  return parts;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: classes with any payload types
+function embedded<T>(queue: unknown, type: new (...args: any[]) => T): T {
+  if (queue instanceof type) return queue;
+  throw new VarveError("ERR_ARGUMENT", "pass a queue that openLog() or openTask() of this directory returned");
+}
+
+/** Runs a step of a transaction; its error says which part of the transaction it was. */
+async function naming<T>(index: number, what: string, step: () => T | Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    throw inPart(index, what, error);
+  }
+}
+
+function namedChange(change: Change, index: number, what: string): Change {
+  return {
+    ...change,
+    reserve() {
+      try {
+        change.reserve();
+      } catch (error) {
+        throw inPart(index, what, error);
+      }
+    },
+  };
+}
+
+function inPart(index: number, what: string, error: unknown): unknown {
+  if (!isVarveError(error)) return error;
+  const message = `part ${index + 1} of the transaction (${what}): ${error.message} No part took effect.`;
+  return new VarveError(error.code, message, { cause: error, details: { ...error.details, part: index } });
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

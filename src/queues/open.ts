@@ -1,0 +1,50 @@
+import path from "node:path";
+import type { MessageQueue, OpenOptions } from "../api/contract.js";
+import { isVarveError } from "../api/errors.js";
+import { resolveOpenOptions } from "../api/options.js";
+import { openError, prepareDirectory } from "../engine/directory.js";
+import type { EnginePlatform } from "../engine/engine.js";
+import { openDirectory } from "../engine/recovery.js";
+import { type DirectoryLock, lockDirectory } from "../storage/lock.js";
+import { CryptoRandom, SystemClock } from "../storage/node-clock.js";
+import { NodeDisk } from "../storage/node-disk.js";
+import { kinds } from "./kinds.js";
+import { EmbeddedMessageQueue } from "./message-queue.js";
+
+/** What the engine stands on. */
+export interface Platform extends EnginePlatform {
+  /** Locks the directory against a second owner. Without it, the caller sees to that. */
+  lock?(directory: string): Promise<DirectoryLock>;
+}
+
+/**
+ * Opens a queue directory in this process, creating it when it does not exist. The directory belongs to this process
+ * until it is closed or the process ends, however it ends.
+ *
+ * @throws VarveError `ERR_DIR_LOCKED` (the message names the owner), `ERR_NOT_VARVE`, `ERR_NOT_FOUND`, `ERR_ACCESS`,
+ * `ERR_FORMAT_VERSION`, `ERR_CORRUPT`, `ERR_OPTION`, `ERR_LOCK_UNSUPPORTED`, `ERR_DISK_FULL`, `ERR_IO`
+ */
+export async function open(directory: string, options?: OpenOptions): Promise<MessageQueue> {
+  const platform = { disk: new NodeDisk(), clock: new SystemClock(), random: new CryptoRandom(), lock: lockDirectory };
+  return await openEmbedded(path.resolve(directory).split(path.sep).join("/"), options, platform);
+}
+
+/** The same on a platform of the caller's choice. */
+export async function openEmbedded(
+  directory: string,
+  options: OpenOptions | undefined,
+  platform: Platform,
+): Promise<MessageQueue> {
+  const resolved = resolveOpenOptions(options);
+  let lock: DirectoryLock | undefined;
+  try {
+    prepareDirectory(platform.disk, directory, resolved.create);
+    lock = await platform.lock?.(directory);
+    const { engine, checkpointer, report } = await openDirectory(platform, directory, resolved, kinds);
+    const held = lock;
+    return new EmbeddedMessageQueue(engine, checkpointer, report, () => held?.release());
+  } catch (error) {
+    lock?.release();
+    throw isVarveError(error) ? error : openError(directory, error);
+  }
+}

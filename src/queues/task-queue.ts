@@ -1,0 +1,492 @@
+import type { Codec } from "../api/codec.js";
+import type {
+  Bytes,
+  CommitOptions,
+  DequeueOptions,
+  Duration,
+  Enqueued,
+  EnqueueOptions,
+  Input,
+  NackOptions,
+  Task,
+  TaskQueue,
+  TaskRef,
+  TaskStats,
+} from "../api/contract.js";
+import { isVarveError, VarveError } from "../api/errors.js";
+import {
+  DELAY_MS_MAX,
+  type ResolvedDequeueOptions,
+  resolveCommitOptions,
+  resolveDequeueBatchOptions,
+  resolveDequeueOptions,
+  resolveEnqueueBatchOptions,
+  resolveEnqueueOptions,
+  resolveLease,
+  resolveNackOptions,
+  resolveTransactionEnqueueOptions,
+  resolveTransactionNackOptions,
+} from "../api/options.js";
+import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { ValueOperation } from "../engine/operation.js";
+import { type RecordParts, recordBytesMax } from "../storage/batch.js";
+import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Change } from "./commit.js";
+import { EmbeddedDeadLetters } from "./dead-letters.js";
+import { InputReader, totalBytesMax } from "./input.js";
+import type { Outstanding } from "./ledger.js";
+import { checkBatch, foreignQueue } from "./log-queue.js";
+import { encodeTaskAttributes } from "./task-record.js";
+import { RELEASE_BYTES_MAX, type Receiver, SETTLE_BYTES_MAX, TaskOp, type TaskState } from "./task-state.js";
+import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
+
+/** What `enqueue` and its relatives settle about when and how often a task runs. */
+interface Terms {
+  readonly delayMs: number;
+  readonly atMs: number | undefined;
+  readonly maxAttempts: number | undefined;
+}
+
+/** A task queue of an embedded directory. */
+export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
+  readonly kind = "task";
+  readonly name: string;
+  readonly dead: EmbeddedDeadLetters<O>;
+  readonly #engine: Engine;
+  readonly #state: TaskState;
+  readonly #codec: Codec<I, O>;
+  readonly #input: InputReader<I>;
+
+  constructor(engine: Engine, state: TaskState, codec: Codec<I, O>) {
+    this.name = state.name;
+    this.#engine = engine;
+    this.#state = state;
+    this.#codec = codec;
+    this.#input = new InputReader(codec, engine.options.maxMessageBytes);
+    this.dead = new EmbeddedDeadLetters(engine, state, codec);
+  }
+
+  enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const resolved = resolveEnqueueOptions(options);
+      const parts = this.#input.read(input, resolved.key, resolved.headers);
+      const scheduled = this.#applyTerms(parts, resolved);
+      const bytes = recordBytesMax(parts);
+      if (engine.stalled) {
+        engine.park(bytes, () => this.enqueue(input, options).then(resolve, reject), reject);
+        return;
+      }
+      engine.begin(bytes, 1, scheduled ? SCHEDULE_BYTES_MAX : 0, false);
+      const state = this.#state;
+      const offset = engine.append(state.tasks, parts);
+      const durability = engine.durability(resolved.durability);
+      const enqueued = { id: String(offset), created: true };
+      if (scheduled) {
+        this.#stageSchedule([offset], resolved);
+        const apply = () => this.#scheduled([offset], resolved);
+        engine.add({ durability, apply, settle: () => resolve(enqueued), fail: reject });
+      } else {
+        engine.add(new ValueOperation(durability, enqueued, resolve, reject));
+        state.wakeReceivers();
+      }
+    });
+  }
+
+  enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const resolved = resolveEnqueueBatchOptions(options);
+      checkBatch(inputs);
+      if (inputs.length === 0) {
+        resolve([]);
+        return;
+      }
+      let scheduled = false;
+      const records = inputs.map((input) => {
+        const parts = this.#input.read(input, undefined, undefined);
+        scheduled = this.#applyTerms(parts, resolved);
+        return parts;
+      });
+      const bytes = totalBytesMax(records);
+      if (engine.stalled) {
+        engine.park(bytes, () => this.enqueueBatch(inputs, options).then(resolve, reject), reject);
+        return;
+      }
+      engine.begin(bytes, records.length, scheduled ? records.length * SCHEDULE_BYTES_MAX : 0, false);
+      const state = this.#state;
+      const offsets = records.map((record) => engine.append(state.tasks, record));
+      const enqueued = offsets.map((offset) => ({ id: String(offset), created: true }));
+      const durability = engine.durability(resolved.durability);
+      if (scheduled) this.#stageSchedule(offsets, resolved);
+      engine.add({
+        durability,
+        apply: () => {
+          if (scheduled) this.#scheduled(offsets, resolved);
+          else state.wakeReceivers();
+        },
+        settle: () => resolve(enqueued),
+        fail: reject,
+      });
+    });
+  }
+
+  dequeue(options?: DequeueOptions): Promise<Task<O> | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#receive(resolveDequeueOptions(options), 1, (tasks) => resolve(tasks[0]), reject);
+    });
+  }
+
+  dequeueBatch(options: DequeueOptions & { readonly max: number }): Promise<Task<O>[]> {
+    return new Promise((resolve, reject) => {
+      const resolved = resolveDequeueBatchOptions(options);
+      this.#receive(resolved, resolved.max, resolve, reject);
+    });
+  }
+
+  ack(task: TaskRef, options?: CommitOptions): Promise<void> {
+    return this.#ack([task], options);
+  }
+
+  ackBatch(tasks: readonly TaskRef[], options?: CommitOptions): Promise<void> {
+    return this.#ack(tasks, options);
+  }
+
+  nack(ref: TaskRef, options?: NackOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const state = this.#state;
+      const { durability: given, delayMs, error = "no reason was given" } = resolveNackOptions(options);
+      const durability = engine.durability(given);
+      this.#checkOpen();
+      const task = state.claimLease(this.#token(ref));
+      if (state.isExhausted(task)) {
+        state.bury(task, error, durability).then(resolve, reject);
+        return;
+      }
+      const wait = delayMs ?? state.backoffMs(task);
+      this.#settle(task, RELEASE_BYTES_MAX, () => state.stageRelease(task, wait, error));
+      engine.add({
+        durability,
+        apply: () => state.released(task, wait, error),
+        settle: resolve,
+        fail: (failure) => {
+          task.reserved = false;
+          reject(failure);
+        },
+      });
+    });
+  }
+
+  extend(ref: TaskRef, lease?: Duration, options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const state = this.#state;
+      const leaseMs = resolveLease(lease) ?? state.config.leaseMs;
+      const { durability } = resolveCommitOptions(options);
+      this.#checkOpen();
+      const task = state.claimLease(this.#token(ref));
+      this.#settle(task, SETTLE_BYTES_MAX, () => state.stageExtend(task, leaseMs));
+      engine.add({
+        durability: engine.durability(durability),
+        apply: () => state.extended(task, leaseMs),
+        settle: resolve,
+        fail: (failure) => {
+          task.reserved = false;
+          reject(failure);
+        },
+      });
+    });
+  }
+
+  async stats(): Promise<TaskStats> {
+    this.#checkOpen();
+    return this.#state.stats(this.#engine);
+  }
+
+  // ------------------------------------------------------------------------------------- as parts of a larger commit
+
+  enqueueChange(engine: Engine, input: Input<I>, options: Omit<EnqueueOptions, "durability"> | undefined): Change {
+    if (engine !== this.#engine) throw foreignQueue(this.name);
+    const resolved = resolveTransactionEnqueueOptions(options);
+    const parts = this.#input.read(input, resolved.key, resolved.headers);
+    const scheduled = this.#applyTerms(parts, resolved);
+    const offsets: number[] = [];
+    return {
+      bulkBytes: recordBytesMax(parts),
+      records: 1,
+      metaBytes: scheduled ? SCHEDULE_BYTES_MAX : 0,
+      settles: false,
+      reserve() {},
+      release() {},
+      stage: () => {
+        offsets.push(engine.append(this.#state.tasks, parts));
+        if (scheduled) this.#stageSchedule(offsets, resolved);
+      },
+      apply: () => {
+        if (scheduled) this.#scheduled(offsets, resolved);
+        else this.#state.wakeReceivers();
+      },
+    };
+  }
+
+  ackChange(engine: Engine, ref: TaskRef): Change {
+    if (engine !== this.#engine) throw foreignQueue(this.name);
+    const token = this.#token(ref);
+    let task: Outstanding | undefined;
+    return {
+      bulkBytes: 0,
+      records: 0,
+      metaBytes: SETTLE_BYTES_MAX,
+      settles: true,
+      reserve: () => {
+        task = this.#state.claimLease(token);
+      },
+      release: () => {
+        if (task !== undefined) task.reserved = false;
+      },
+      stage: () => this.#state.stageAck([task!]),
+      apply: () => this.#state.acked([task!]),
+    };
+  }
+
+  /** Resolves once everything that a nack needs, which may be the task's record, is in memory. */
+  async nackChange(
+    engine: Engine,
+    ref: TaskRef,
+    options: Omit<NackOptions, "durability"> | undefined,
+  ): Promise<Change> {
+    if (engine !== this.#engine) throw foreignQueue(this.name);
+    const state = this.#state;
+    const { delayMs, error = "no reason was given" } = resolveTransactionNackOptions(options);
+    const token = this.#token(ref);
+    const claimed = state.claimLease(token);
+    claimed.reserved = false;
+    const letter = state.isExhausted(claimed) ? await state.letterOf(claimed, error) : undefined;
+    const wait = delayMs ?? state.backoffMs(claimed);
+    let task: Outstanding | undefined;
+    return {
+      bulkBytes: letter === undefined ? 0 : recordBytesMax(letter),
+      records: letter === undefined ? 0 : 1,
+      metaBytes: RELEASE_BYTES_MAX,
+      settles: true,
+      reserve: () => {
+        task = state.claimLease(token);
+      },
+      release: () => {
+        if (task !== undefined) task.reserved = false;
+      },
+      stage: () => {
+        if (letter === undefined) state.stageRelease(task!, wait, error);
+        else state.stageBury(task!, letter);
+      },
+      apply: () => {
+        if (letter === undefined) state.released(task!, wait, error);
+        else state.buried(task!);
+      },
+    };
+  }
+
+  // --------------------------------------------------------------------------------------------------------- private
+
+  #ack(refs: readonly TaskRef[], options: CommitOptions | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const state = this.#state;
+      const durability = engine.durability(resolveCommitOptions(options).durability);
+      checkBatch(refs);
+      this.#checkOpen();
+      const tasks: Outstanding[] = [];
+      try {
+        for (const ref of refs) tasks.push(state.claimLease(this.#token(ref)));
+        if (tasks.length === 0) {
+          resolve();
+          return;
+        }
+        engine.begin(0, 0, OPERATION_HEADER_BYTES + (tasks.length + 1) * VARINT_BYTES_MAX, true);
+      } catch (error) {
+        for (const task of tasks) task.reserved = false;
+        throw error;
+      }
+      state.stageAck(tasks);
+      engine.add(new Ack(state, tasks, durability, resolve, reject));
+    });
+  }
+
+  /** Stages an operation that settles a task which the caller has reserved. */
+  #settle(task: Outstanding, metaBytes: number, stage: () => void): void {
+    try {
+      this.#engine.begin(0, 0, metaBytes, true);
+    } catch (error) {
+      task.reserved = false;
+      throw error;
+    }
+    stage();
+  }
+
+  #receive(
+    options: ResolvedDequeueOptions,
+    max: number,
+    resolve: (tasks: Task<O>[]) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const engine = this.#engine;
+    const state = this.#state;
+    this.#checkOpen();
+    const { waitMs, signal, leaseMs, durability } = options;
+    if (signal?.aborted === true) {
+      resolve([]);
+      return;
+    }
+    let stop: (() => void) | undefined;
+    const receiver: Receiver = {
+      max,
+      leaseMs: leaseMs ?? state.config.leaseMs,
+      durability: engine.durability(durability),
+      waits: waitMs > 0,
+      resolve: (tasks) => {
+        stop?.();
+        if (tasks.length === 0) {
+          resolve([]);
+          return;
+        }
+        const decoded = this.#decode(tasks);
+        if (decoded.length > 0) resolve(decoded);
+        else this.#receiveAgain(options, max, started, resolve, reject);
+      },
+      reject: (error) => {
+        stop?.();
+        reject(error);
+      },
+    };
+    const started = engine.elapsedMs();
+    if (waitMs > 0) {
+      const giveUp = () => state.forget(receiver);
+      const timer = engine.clock.setTimer(waitMs, giveUp, true);
+      signal?.addEventListener("abort", giveUp, { once: true });
+      stop = () => {
+        timer.cancel();
+        signal?.removeEventListener("abort", giveUp);
+      };
+    }
+    try {
+      state.receive(receiver);
+    } catch (error) {
+      stop?.();
+      throw error;
+    }
+  }
+
+  /** All that was delivered could not be decoded and is on its way to the dead letters: take what is behind it. */
+  #receiveAgain(
+    options: ResolvedDequeueOptions,
+    max: number,
+    started: number,
+    resolve: (tasks: Task<O>[]) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const waitMs = Math.max(0, options.waitMs - (this.#engine.elapsedMs() - started));
+    try {
+      this.#receive({ ...options, waitMs }, max, resolve, reject);
+    } catch (error) {
+      reject(error as Error);
+    }
+  }
+
+  /** The tasks with their payloads decoded. One that cannot be decoded goes to the dead letters; the others go on. */
+  #decode(tasks: LeasedTask[]): LeasedTask<O>[] {
+    const decoded: LeasedTask<O>[] = [];
+    for (const task of tasks as LeasedTask<O>[]) {
+      try {
+        task.payload = this.#codec.decode(task.payload as Buffer);
+        decoded.push(task);
+      } catch (cause) {
+        const reason = cause instanceof Error ? cause.message : String(cause);
+        this.#buryUndecodable(task, isVarveError(cause) ? `${cause.code}: ${reason}` : `ERR_DECODE: ${reason}`);
+      }
+    }
+    return decoded;
+  }
+
+  #buryUndecodable(task: LeasedTask<O>, reason: string): void {
+    const state = this.#state;
+    const engine = this.#engine;
+    const claimed = state.claimLease(task);
+    state.bury(claimed, reason.slice(0, 256), engine.options.durability).catch((error: Error) => {
+      // The lease ends by itself, and the next attempt meets the same.
+      engine.logger.error({ queue: this.name, task: task.id, error }, "an undecodable task could not be set aside");
+    });
+  }
+
+  #token(ref: TaskRef): TaskToken {
+    if (ref instanceof LeasedTask && ref.belongsTo(this.#state)) return ref;
+    const token = typeof ref === "object" && ref !== null ? ref.token : ref;
+    return parseToken(token, this.#state.id, this.name);
+  }
+
+  /** Notes the terms in the record's attributes; true when the task must wait for its time. */
+  #applyTerms(parts: RecordParts, { delayMs, atMs, maxAttempts }: Terms): boolean {
+    if (maxAttempts !== undefined) {
+      parts.attributes = encodeTaskAttributes({ limit: maxAttempts + 1, failures: undefined, death: undefined });
+    }
+    if (atMs === undefined) return delayMs > 0;
+    const wallMs = this.#engine.clock.wallMs();
+    if (atMs > wallMs + DELAY_MS_MAX) throw new VarveError("ERR_OPTION", "at must be within ten years from now");
+    return atMs > wallMs;
+  }
+
+  #stageSchedule(offsets: readonly number[], { delayMs, atMs }: Terms): void {
+    const output = this.#engine.operation(TaskOp.Schedule, this.#state.id);
+    output.varint(offsets.length);
+    for (const offset of offsets) {
+      output.varint(offset);
+      output.varint(delayMs);
+      output.varint(atMs ?? 0);
+    }
+    this.#engine.endOperation();
+  }
+
+  #scheduled(offsets: readonly number[], { delayMs, atMs }: Terms): void {
+    const { entryTime } = this.#engine;
+    for (const offset of offsets) this.#state.schedule(offset, delayMs, atMs ?? 0, entryTime);
+    this.#state.scheduleChanged();
+  }
+
+  #checkOpen(): void {
+    if (this.#engine.closed) throw closedError(this.#engine.directory);
+  }
+}
+
+const SCHEDULE_BYTES_MAX = OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX;
+
+/** An ack on its way through the log. */
+class Ack {
+  readonly durability: "sync" | "async";
+  readonly #state: TaskState;
+  readonly #tasks: readonly Outstanding[];
+  readonly settle: () => void;
+  readonly #reject: (error: Error) => void;
+
+  constructor(
+    state: TaskState,
+    tasks: readonly Outstanding[],
+    durability: "sync" | "async",
+    resolve: () => void,
+    reject: (error: Error) => void,
+  ) {
+    this.durability = durability;
+    this.#state = state;
+    this.#tasks = tasks;
+    this.settle = resolve;
+    this.#reject = reject;
+  }
+
+  apply(): void {
+    this.#state.acked(this.#tasks);
+  }
+
+  fail(error: Error): void {
+    for (const task of this.#tasks) task.reserved = false;
+    this.#reject(error);
+  }
+}

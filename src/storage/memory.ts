@@ -1,0 +1,98 @@
+/**
+ * The two bounded memories of a directory: blocks, in which new data is encoded and which afterwards serve recent
+ * reads; and chunks, which hold what was read from files. Both are rings of reused buffers, because fresh memory is
+ * slow at first touch and because resident memory must not follow the backlog.
+ */
+
+export const BLOCK_BYTES = 256 * 1024;
+export const CHUNK_BYTES = 128 * 1024;
+
+/** A place where entries of the log are encoded, one behind another. What stood in it is gone when `life` changes. */
+export interface Block {
+  readonly buffer: Buffer;
+  used: number;
+  life: number;
+}
+
+/** The blocks, used in turn: taking one overwrites the oldest. */
+export class BlockRing {
+  readonly #count: number;
+  readonly #blocks: Block[] = [];
+  #next = 0;
+
+  constructor(bytes: number) {
+    this.#count = Math.max(2, Math.floor(bytes / BLOCK_BYTES));
+  }
+
+  get bytes(): number {
+    return this.#blocks.length * BLOCK_BYTES;
+  }
+
+  /** An empty block of at least `bytes`. One for an entry larger than a block is not kept for reuse. */
+  take(bytes: number): Block {
+    if (bytes > BLOCK_BYTES) return { buffer: Buffer.allocUnsafeSlow(bytes), used: 0, life: 0 };
+    let block = this.#blocks[this.#next];
+    if (block === undefined) {
+      block = { buffer: Buffer.allocUnsafeSlow(BLOCK_BYTES), used: 0, life: 0 };
+      this.#blocks.push(block);
+    }
+    this.#next = (this.#next + 1) % this.#count;
+    block.used = 0;
+    block.life++;
+    return block;
+  }
+}
+
+/** Bytes [start, end) of a file, in memory. `owner` changes when the chunk is taken away for another reader. */
+export interface Chunk {
+  buffer: Buffer;
+  /** Identity of the file (not its path, which may be reused). */
+  file: object | undefined;
+  start: number;
+  end: number;
+  owner: object | undefined;
+  /** A read into it is under way. */
+  busy: boolean;
+}
+
+export class ChunkPool {
+  readonly #max: number;
+  /** Least recently used first. */
+  readonly #chunks = new Set<Chunk>();
+
+  constructor(bytes: number) {
+    this.#max = Math.max(4, Math.floor(bytes / CHUNK_BYTES));
+  }
+
+  get bytes(): number {
+    return this.#chunks.size * CHUNK_BYTES;
+  }
+
+  /** A chunk for `owner`, taken from the reader that used its own the longest time ago when all are in use. */
+  take(owner: object, bytes: number): Chunk {
+    if (bytes <= CHUNK_BYTES) {
+      if (this.#chunks.size < this.#max) {
+        const chunk = newChunk(owner, CHUNK_BYTES);
+        this.#chunks.add(chunk);
+        return chunk;
+      }
+      for (const chunk of this.#chunks) {
+        if (chunk.busy) continue;
+        this.touch(chunk);
+        chunk.owner = owner;
+        chunk.file = undefined;
+        return chunk;
+      }
+    }
+    return newChunk(owner, Math.max(bytes, CHUNK_BYTES));
+  }
+
+  /** Marks a chunk as just used. */
+  touch(chunk: Chunk): void {
+    if (this.#chunks.delete(chunk)) this.#chunks.add(chunk);
+  }
+}
+
+export function newChunk(owner: object, bytes: number): Chunk {
+  return { buffer: Buffer.allocUnsafeSlow(bytes), file: undefined, start: 0, end: 0, owner, busy: false };
+}

@@ -1,0 +1,426 @@
+/**
+ * Reads the records of a stream in order, from wherever they stand: memory, log file or segment. `next()` never waits;
+ * when the bytes it needs are only on disk it says so, and `load()` fetches them.
+ *
+ * Every batch that comes from a file is checked against its checksum before a record of it is given out. A damaged
+ * batch costs its own records: reading one of them fails with ERR_CORRUPT, which names the offsets lost, and those
+ * behind it are found by looking for the next intact batch.
+ */
+
+import { VarveError } from "../api/errors.js";
+import {
+  BATCH_HEADER_BYTES,
+  type BatchHeader,
+  batchFileBytes,
+  batchIsIntact,
+  RecordCursor,
+  readBatchHeader,
+} from "./batch.js";
+import type { FileCache } from "./file-cache.js";
+import { type Block, CHUNK_BYTES, type Chunk, type ChunkPool, newChunk } from "./memory.js";
+import {
+  decodeIndex,
+  type Run,
+  SEGMENT_HEADER_BYTES,
+  type Segment,
+  SparseIndex,
+  segmentHeaderProblem,
+} from "./segment.js";
+import type { BatchRef, Stream } from "./stream.js";
+import { Wal, type WalFile } from "./wal.js";
+
+export interface ReaderContext {
+  readonly files: FileCache;
+  readonly chunks: ChunkPool;
+  readonly directoryId: string;
+  /** Whole contents of a small file, or undefined when there is none. */
+  readFile(path: string): Buffer | undefined;
+}
+
+export interface ReaderOptions {
+  /** Read into memory that is never reused, so that views of payloads stay valid; with this many bytes at a time. */
+  readonly ownedChunkBytes?: number;
+}
+
+/** Segments whose header has been checked in this life of the process. */
+const checkedSegments = new WeakSet<Segment>();
+
+export class StreamReader {
+  /** The record that the last successful `next()` came to. */
+  readonly record = new RecordCursor();
+  readonly #stream: Stream;
+  readonly #context: ReaderContext;
+  readonly #owned: number | undefined;
+  #wanted: number;
+  #block: Block | undefined;
+  #blockLife = 0;
+  #chunk: Chunk | undefined;
+  /** Read ahead of the consumer; awaited by the next load that wants those bytes. */
+  #ahead: { chunk: Chunk; done: Promise<void> } | undefined;
+  /** Where the next batch starts, while a run is read in order. */
+  #run: Run | undefined;
+  #runPosition = 0;
+  /** Offset behind the last intact batch seen in the run; what is missing from here on is damage. */
+  #runOffset = 0;
+  #sequentialLoads = 0;
+
+  constructor(stream: Stream, context: ReaderContext, offset: number, options: ReaderOptions = {}) {
+    this.#stream = stream;
+    this.#context = context;
+    this.#wanted = offset;
+    this.#owned = options.ownedChunkBytes;
+  }
+
+  /** The lowest offset that the next record may have. */
+  get position(): number {
+    return this.#wanted;
+  }
+
+  /** True when views of the current record's bytes stay valid. */
+  get stable(): boolean {
+    return this.#block === undefined && this.#owned !== undefined;
+  }
+
+  seek(offset: number): void {
+    if (offset === this.#wanted) return;
+    this.#wanted = offset;
+    this.record.leave();
+    this.#run = undefined;
+    this.#sequentialLoads = 0;
+  }
+
+  /**
+   * Steps to the next record below `limit`.
+   * - "record": `record` describes it.
+   * - "end": there is none.
+   * - "load": call `load()`, then `next()` again.
+   */
+  next(limit: number): "record" | "end" | "load" {
+    const record = this.record;
+    for (;;) {
+      if (record.left > 0 && this.#current()) {
+        record.next();
+        if (record.offset < this.#wanted) continue;
+        if (record.offset >= limit) {
+          // Cannot be given yet: stand before it again.
+          record.leave();
+          return "end";
+        }
+        this.#wanted = record.offset + 1;
+        return "record";
+      }
+      record.leave();
+      if (this.#wanted < this.#stream.head) this.#wanted = this.#stream.head;
+      if (this.#wanted >= limit) return "end";
+      const entered = this.#enter(limit);
+      if (entered !== "record") return entered;
+    }
+  }
+
+  /** Fetches the bytes that `next()` asked for. */
+  async load(): Promise<void> {
+    const run = this.#stream.runFor(this.#wanted);
+    if (run !== undefined) {
+      if (run !== this.#run) await this.#locate(run);
+      // The stream may have changed meanwhile; next() finds out.
+      const available = run.position + run.bytes - this.#runPosition;
+      if (available <= 0) return;
+      const needed = this.#neededBytes(available);
+      await this.#fill(run.segment, this.#runPosition, needed, run.position + run.bytes);
+      return;
+    }
+    const ref = this.#stream.recent[this.#stream.recentIndexFor(this.#wanted)];
+    if (ref === undefined) return;
+    await this.#fillFromWal(ref);
+  }
+
+  /** True while the memory that the current batch stands in still holds it. */
+  #current(): boolean {
+    if (this.#block !== undefined) return this.#block.life === this.#blockLife;
+    return this.#chunk !== undefined && this.#chunk.owner === this;
+  }
+
+  #enter(limit: number): "record" | "end" | "load" {
+    const run = this.#stream.runFor(this.#wanted);
+    if (run !== undefined) return run.first >= limit ? "end" : this.#enterRun(run, limit);
+    this.#run = undefined;
+    const ref = this.#stream.recent[this.#stream.recentIndexFor(this.#wanted)];
+    if (ref === undefined || ref.base >= limit) return "end";
+    if (ref.block !== undefined && ref.block.life === ref.life) {
+      this.#block = ref.block;
+      this.#blockLife = ref.life;
+      this.record.enter(ref.block.buffer, ref.blockStart, ref.count, ref.base, ref.timestamp);
+      return "record";
+    }
+    const at = this.#inChunk(ref.wal, ref.position, ref.bytes);
+    if (at < 0) return "load";
+    const { buffer } = this.#chunk!;
+    const header = readBatchHeader(buffer, at, at + ref.bytes);
+    if (header === undefined || header.baseOffset !== ref.base || !batchIsIntact(buffer, at, ref.bytes)) {
+      throw damaged(ref.wal.file.path, ref.position, Math.max(ref.base, this.#wanted), ref.next);
+    }
+    this.#block = undefined;
+    this.record.enter(buffer, at, ref.count, ref.base, ref.timestamp);
+    return "record";
+  }
+
+  #enterRun(run: Run, limit: number): "record" | "end" | "load" {
+    if (this.#run !== run) return "load";
+    const end = run.position + run.bytes;
+    while (this.#runPosition < end) {
+      const at = this.#inChunk(run.segment, this.#runPosition, BATCH_HEADER_BYTES);
+      if (at < 0) return "load";
+      const { buffer } = this.#chunk!;
+      const header = readBatchHeader(buffer, at, buffer.length);
+      if (header !== undefined && plausible(header, this.#stream.id, this.#runOffset, run.next)) {
+        if (header.bytes <= end - this.#runPosition) {
+          if (this.#inChunk(run.segment, this.#runPosition, header.bytes) < 0) return "load";
+          if (batchIsIntact(buffer, at, header.bytes)) {
+            if (header.baseOffset >= limit) return "end";
+            this.#runPosition += batchFileBytes(header.bytes);
+            this.#runOffset = header.baseOffset + header.span;
+            if (this.#runOffset <= this.#wanted) continue;
+            this.#block = undefined;
+            this.record.enter(buffer, at, header.count, header.baseOffset, header.timestamp);
+            return "record";
+          }
+        }
+      }
+      this.#passDamage(run, end);
+    }
+    // All of the run has been read and nothing at or above the wanted offset is left in it.
+    if (this.#runOffset < run.next) {
+      const from = Math.max(this.#runOffset, this.#wanted);
+      this.#wanted = run.next;
+      throw damaged(run.segment.path, this.#runPosition, from, run.next);
+    }
+    this.#wanted = Math.max(this.#wanted, run.next);
+    return this.#wanted >= limit ? "end" : this.#enter(limit);
+  }
+
+  /** Stands before the next intact batch behind a damaged one; throws if the damage covers the wanted offset. */
+  #passDamage(run: Run, end: number): void {
+    const from = this.#runPosition;
+    const lost = this.#runOffset;
+    const held = this.#context.files.hold(run.segment.path);
+    try {
+      const buffer = Buffer.allocUnsafe(end - from);
+      let filled = 0;
+      while (filled < buffer.length) {
+        const read = held.file.readSync(buffer, filled, buffer.length - filled, from + filled);
+        if (read === 0) break;
+        filled += read;
+      }
+      for (let at = 8; at + BATCH_HEADER_BYTES <= filled; at += 8) {
+        const header = readBatchHeader(buffer, at, filled);
+        if (header === undefined || !plausible(header, this.#stream.id, lost, run.next)) continue;
+        if (at + header.bytes > filled || !batchIsIntact(buffer, at, header.bytes)) continue;
+        this.#runPosition = from + at;
+        this.#runOffset = header.baseOffset;
+        if (header.baseOffset > this.#wanted) {
+          const first = Math.max(lost, this.#wanted);
+          this.#run = undefined;
+          throw damaged(run.segment.path, from, first, header.baseOffset);
+        }
+        return;
+      }
+    } finally {
+      this.#context.files.release(held);
+    }
+    this.#runPosition = end;
+  }
+
+  /** Finds where in a run to start reading for the wanted offset. */
+  async #locate(run: Run): Promise<void> {
+    this.#chunk = undefined;
+    const { segment } = run;
+    if (!checkedSegments.has(segment)) {
+      const buffer = Buffer.alloc(SEGMENT_HEADER_BYTES);
+      const held = this.#context.files.hold(segment.path);
+      try {
+        await held.file.read(buffer, 0, SEGMENT_HEADER_BYTES, 0);
+      } finally {
+        this.#context.files.release(held);
+      }
+      const streamId = segment.sharedId === 0 ? this.#stream.id : 0;
+      const problem = segmentHeaderProblem(buffer, streamId, this.#context.directoryId);
+      if (problem !== undefined) throw damaged(segment.path, 0, Math.max(run.first, this.#wanted), run.next, problem);
+      checkedSegments.add(segment);
+    }
+    if (run.index === undefined && this.#wanted > run.first && segment.sharedId === 0) {
+      const stored = this.#context.readFile(indexPath(segment));
+      run.index = (stored && decodeIndex(stored, run)) ?? (await this.#buildIndex(run));
+    }
+    this.#run = run;
+    this.#sequentialLoads = 0;
+    this.#runPosition = run.position;
+    this.#runOffset = run.first;
+    if (this.#wanted > run.first) {
+      const position = run.index?.position(this.#wanted);
+      if (position !== undefined) {
+        this.#runPosition = position;
+        this.#runOffset = run.index!.entries[run.index!.entries.indexOf(position) - 1] ?? run.first;
+      }
+    }
+  }
+
+  /** Derives a run's index from its batches. Damaged ones are left out: reading them says so. */
+  async #buildIndex(run: Run): Promise<SparseIndex> {
+    const index = new SparseIndex();
+    const held = this.#context.files.hold(run.segment.path);
+    const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+    try {
+      const end = run.position + run.bytes;
+      let offset = run.first;
+      for (let position = run.position; position < end; ) {
+        const read = await held.file.read(buffer, 0, Math.min(buffer.length, end - position), position);
+        let at = 0;
+        while (at + BATCH_HEADER_BYTES <= read) {
+          const header = readBatchHeader(buffer, at, read);
+          const known = header !== undefined && plausible(header, this.#stream.id, offset, run.next);
+          if (known && (at + header.bytes > read || batchIsIntact(buffer, at, header.bytes))) {
+            index.note(header.baseOffset, position + at, header.timestamp);
+            offset = header.baseOffset + header.span;
+            at += batchFileBytes(header.bytes);
+          } else {
+            at += 8;
+          }
+        }
+        if (at === 0) break;
+        position += at;
+      }
+    } finally {
+      this.#context.files.release(held);
+    }
+    return index;
+  }
+
+  /** Bytes to read at least: the whole batch when its header is at hand, else what a chunk holds. */
+  #neededBytes(available: number): number {
+    const chunk = this.#chunk;
+    if (chunk !== undefined && chunk.owner === this && this.#run !== undefined) {
+      const at = this.#inChunk(this.#run.segment, this.#runPosition, BATCH_HEADER_BYTES);
+      if (at >= 0) {
+        const header = readBatchHeader(chunk.buffer, at, chunk.buffer.length);
+        if (header !== undefined && plausible(header, this.#stream.id, this.#runOffset, this.#run.next)) {
+          return Math.min(header.bytes, available);
+        }
+      }
+    }
+    return Math.min(BATCH_HEADER_BYTES, available);
+  }
+
+  /** Index in the chunk of a stretch of a file, or -1 when the chunk does not hold it. */
+  #inChunk(file: object, position: number, bytes: number): number {
+    const chunk = this.#chunk;
+    if (chunk === undefined || chunk.owner !== this || chunk.file !== file) return -1;
+    if (position < chunk.start || position + bytes > chunk.end) return -1;
+    return position - chunk.start;
+  }
+
+  async #fill(segment: Segment, position: number, needed: number, limit: number): Promise<void> {
+    const ahead = this.#ahead;
+    if (ahead !== undefined) {
+      this.#ahead = undefined;
+      await ahead.done;
+      const { chunk } = ahead;
+      if (
+        chunk.owner === this &&
+        chunk.file === segment &&
+        chunk.start === position &&
+        chunk.end >= position + needed
+      ) {
+        this.#chunk = chunk;
+        this.#readAhead(segment, chunk.end, limit);
+        return;
+      }
+    }
+    this.#sequentialLoads++;
+    const chunk = this.#take(Math.max(needed, this.#owned ?? CHUNK_BYTES));
+    await this.#read(segment, chunk, position, limit);
+    this.#chunk = chunk;
+    if (this.#sequentialLoads > 1 || this.#owned !== undefined) this.#readAhead(segment, chunk.end, limit);
+  }
+
+  /** Starts reading what comes next; a batch that straddles the border is read whole, so begin before it. */
+  #readAhead(segment: Segment, end: number, limit: number): void {
+    const start = this.#lastBatchBorder(end);
+    if (start >= limit) return;
+    const chunk = this.#take(this.#owned ?? CHUNK_BYTES);
+    const done = this.#read(segment, chunk, start, limit);
+    // An error is met again, and reported, by the load that wants these bytes.
+    this.#ahead = { chunk, done: done.catch(() => void (chunk.file = undefined)) };
+  }
+
+  /** The position in the current chunk behind which no whole batch stands any more. */
+  #lastBatchBorder(end: number): number {
+    const chunk = this.#chunk!;
+    let at = this.#runPosition;
+    while (at >= chunk.start && at + BATCH_HEADER_BYTES <= end) {
+      const header = readBatchHeader(chunk.buffer, at - chunk.start, end - chunk.start);
+      if (header === undefined || at + header.bytes > end) break;
+      at += batchFileBytes(header.bytes);
+    }
+    return at;
+  }
+
+  async #read(segment: Segment, chunk: Chunk, position: number, limit: number): Promise<void> {
+    const held = this.#context.files.hold(segment.path);
+    chunk.busy = true;
+    try {
+      const length = Math.min(chunk.buffer.length, limit - position);
+      const read = await held.file.read(chunk.buffer, 0, length, position);
+      if (read < length) {
+        throw damaged(segment.path, position + read, this.#wanted, undefined, "the file ends too early");
+      }
+      chunk.file = segment;
+      chunk.start = position;
+      chunk.end = position + read;
+    } finally {
+      chunk.busy = false;
+      this.#context.files.release(held);
+    }
+  }
+
+  async #fillFromWal(ref: BatchRef): Promise<void> {
+    const wal: WalFile = ref.wal;
+    const chunk = this.#take(Math.max(ref.bytes, this.#owned ?? CHUNK_BYTES));
+    chunk.busy = true;
+    wal.readers++;
+    try {
+      const { position } = ref;
+      const length = Math.min(chunk.buffer.length, wal.position - position);
+      const read = await wal.file.read(chunk.buffer, 0, length, position);
+      chunk.file = wal;
+      chunk.start = position;
+      chunk.end = position + read;
+      this.#chunk = chunk;
+    } finally {
+      chunk.busy = false;
+      Wal.release(wal);
+    }
+  }
+
+  #take(bytes: number): Chunk {
+    return this.#owned === undefined ? this.#context.chunks.take(this, bytes) : newChunk(this, bytes);
+  }
+}
+
+export function indexPath(segment: Segment): string {
+  return `${segment.path.slice(0, -".seg".length)}.idx`;
+}
+
+/** A header that can be the next batch of a stream: its own, in order, within what the run holds. */
+function plausible(header: BatchHeader, streamId: number, from: number, to: number): boolean {
+  return header.streamId === streamId && header.baseOffset >= from && header.baseOffset + header.span <= to;
+}
+
+function damaged(path: string, position: number, from: number, to: number | undefined, reason?: string): VarveError {
+  const lost = to === undefined ? `offsets from ${from} on` : `offsets ${from} to ${to - 1}`;
+  return new VarveError(
+    "ERR_CORRUPT",
+    `${path} at ${position}: ${reason ?? "a batch does not match its checksum"}; ${lost} cannot be read. ` +
+      "What stands before and behind is intact.",
+    { details: { file: path, position, from, to } },
+  );
+}

@@ -1,0 +1,164 @@
+import type { Block } from "./memory.js";
+import type { Run } from "./segment.js";
+import type { WalFile } from "./wal.js";
+
+/** A batch that so far stands only in the write-ahead log, and in memory while its block lasts. */
+export interface BatchRef {
+  readonly stream: Stream;
+  readonly base: number;
+  readonly next: number;
+  readonly count: number;
+  readonly bytes: number;
+  readonly timestamp: number;
+  block: Block | undefined;
+  /** `block.life` when the batch was written; the block holds something else when they differ. */
+  readonly life: number;
+  readonly blockStart: number;
+  wal: WalFile;
+  /** Position of the batch in the log file. */
+  position: number;
+}
+
+/** Offsets that were skipped after an unclean stop: `from` .. `to` - 1 never held a record that counts. */
+export interface Gap {
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * An append-only sequence of records with increasing offsets. Its older batches stand in segments (runs), the newer
+ * ones in the log (recent); a checkpoint moves them over.
+ *
+ *      head          runs                    recent              next
+ *       |------------------------------|------------------------|
+ *       trimmed below                                           offsets not yet given out
+ *
+ * Invariants
+ * - Runs and recent batches are in offset order and do not overlap; offsets missing between them hold nothing.
+ * - `visible` <= `next` <= `staged`. What readers are shown ends at `visible`: committed in the directory's mode.
+ */
+export class Stream {
+  readonly id: number;
+  /** Folder of its own segments. */
+  readonly directory: string;
+  /** Readers get nothing below this. */
+  head: number;
+  /** Offset behind the last record that is in the log. */
+  next: number;
+  visible: number;
+  /** Offset behind the last record that was encoded, in the log or about to be. */
+  staged: number;
+  lastTimestamp: number;
+  /** Bytes of the batches that are still there. */
+  bytes = 0;
+  gaps: Gap[];
+  runs: Run[] = [];
+  /** A ring would save the occasional copy; checkpoints empty this in long strides anyway. */
+  recent: BatchRef[] = [];
+  /** Called when `visible` has grown. */
+  onVisible: (() => void) | undefined;
+  /** Whether any record with an offset in [from, to) is still needed; the queue knows. */
+  isNeeded: (from: number, to: number) => boolean = () => true;
+
+  constructor(id: number, directory: string, head = 0, next = 0, lastTimestamp = 0, gaps: Gap[] = []) {
+    this.id = id;
+    this.directory = directory;
+    this.head = head;
+    this.next = next;
+    this.visible = next;
+    this.staged = next;
+    this.lastTimestamp = lastTimestamp;
+    this.gaps = gaps;
+  }
+
+  /** Adds a batch that has been written to the log. */
+  add(ref: BatchRef): void {
+    this.recent.push(ref);
+    this.next = ref.next;
+    this.bytes += ref.bytes;
+    if (this.staged < ref.next) this.staged = ref.next;
+    if (this.lastTimestamp < ref.timestamp) this.lastTimestamp = ref.timestamp;
+  }
+
+  show(offset: number): void {
+    if (offset <= this.visible) return;
+    this.visible = offset;
+    this.onVisible?.();
+  }
+
+  /** Goes on past offsets that may have been given out and lost. */
+  skip(count: number): void {
+    this.gaps.push({ from: this.next, to: this.next + count });
+    this.next += count;
+    this.staged = this.next;
+    this.visible = this.next;
+  }
+
+  trimTo(offset: number): void {
+    if (offset <= this.head) return;
+    this.head = offset;
+    this.gaps = this.gaps.filter((gap) => gap.to > offset);
+  }
+
+  /** Offsets in [from, to) that were given to records; holes made by compaction count as records. */
+  recordsBetween(from: number, to: number): number {
+    let records = Math.max(0, to - from);
+    for (const gap of this.gaps) {
+      records -= Math.max(0, Math.min(gap.to, to) - Math.max(gap.from, from));
+    }
+    return records;
+  }
+
+  /** The first record offset at or above one, jumping over gaps. */
+  skipGaps(offset: number): number {
+    let at = offset;
+    for (const gap of this.gaps) if (at >= gap.from && at < gap.to) at = gap.to;
+    return at;
+  }
+
+  /** About when the record at an offset was committed; 0 when there is none. Reads nothing. */
+  timestampAt(offset: number): number {
+    const run = this.runFor(offset);
+    if (run === undefined) return this.recent[this.recentIndexFor(offset)]?.timestamp ?? 0;
+    const part = Math.max(0, offset - run.first) / Math.max(1, run.next - run.first);
+    return Math.floor(run.firstTimestamp + part * (run.lastTimestamp - run.firstTimestamp));
+  }
+
+  /** An offset at or before the first record of a time, near it. Reads nothing. */
+  offsetBefore(timestamp: number): number {
+    const run = this.runs.findLast((each) => each.firstTimestamp < timestamp);
+    const ref = this.recent.findLast((each) => each.timestamp < timestamp);
+    if (ref !== undefined) return ref.base;
+    return run === undefined ? this.head : (run.index?.offsetBefore(timestamp) ?? run.first);
+  }
+
+  /** The run that holds an offset or else the next one behind it; undefined when all runs end below it. */
+  runFor(offset: number): Run | undefined {
+    const at = firstEndingBehind(this.runs, offset);
+    return this.runs[at];
+  }
+
+  /** Index in `recent` of the batch that holds an offset or else the next one behind it. */
+  recentIndexFor(offset: number): number {
+    return firstEndingBehind(this.recent, offset);
+  }
+
+  /** Takes away the runs that end at or below an offset. */
+  dropRunsBelow(offset: number): Run[] {
+    const keep = firstEndingBehind(this.runs, offset);
+    const dropped = keep === 0 ? [] : this.runs.splice(0, keep);
+    for (const run of dropped) this.bytes -= run.bytes;
+    return dropped;
+  }
+}
+
+function firstEndingBehind(items: readonly { readonly next: number }[], offset: number): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (items[middle]!.next <= offset) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

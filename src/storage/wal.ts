@@ -1,0 +1,243 @@
+/**
+ * The write-ahead log of one directory, being written. Format and invariants: wal-format.ts.
+ *
+ * Files are filled with zeros ahead of the writer and reused after a checkpoint: overwriting allocated space costs a
+ * fraction of growing a file and cannot run out of disk. Writes are synchronous, one per turn of the event loop;
+ * fdatasync runs in the thread pool.
+ */
+
+import { assert, VarveError } from "../api/errors.js";
+import { align8 } from "./bytes.js";
+import type { Disk, DiskFile } from "./disk.js";
+import type { BatchRef } from "./stream.js";
+import { encodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "./wal-format.js";
+
+/** Bytes filled with zeros at once while a file is new. */
+const GROW_BYTES = 1024 * 1024;
+/** Files kept for reuse beyond the ones in use. */
+const SPARE_FILES_MAX = 2;
+
+export interface WalFile {
+  readonly seq: number;
+  readonly file: DiskFile;
+  /** Where the next entry goes. */
+  position: number;
+  /** Bytes of the file that exist on disk. */
+  allocated: number;
+  /** Written to since the last sync. */
+  dirty: boolean;
+  /** Its name is not yet durable. */
+  unnamed: boolean;
+  /** Reads under way; a file that is being read is neither reused nor closed. */
+  readers: number;
+  retired: boolean;
+  /** Batches that stand in it, in order, for the checkpoint that moves them to segments. */
+  readonly batches: BatchRef[];
+}
+
+export interface WalOptions {
+  readonly fileBytes: number;
+  readonly directoryId: string;
+  readonly bootId: string;
+}
+
+export class Wal {
+  readonly #disk: Disk;
+  readonly #directory: string;
+  readonly #options: WalOptions;
+  /** In use, oldest first; the last is being written. */
+  readonly files: WalFile[] = [];
+  readonly #spares: string[] = [];
+  #spareCount = 0;
+  #zeros: Buffer | undefined;
+  writtenBytes = 0;
+  syncs = 0;
+
+  constructor(disk: Disk, directory: string, options: WalOptions) {
+    this.#disk = disk;
+    this.#directory = directory;
+    this.#options = options;
+  }
+
+  get current(): WalFile {
+    return this.files[this.files.length - 1]!;
+  }
+
+  /** Bytes an entry may have, at most. */
+  get entryBytesMax(): number {
+    return this.#options.fileBytes - FILE_HEADER_BYTES;
+  }
+
+  /** Bytes of all files in use. */
+  get bytes(): number {
+    return this.files.reduce((sum, file) => sum + file.allocated, 0);
+  }
+
+  static path(directory: string, seq: number): string {
+    return `${directory}/${String(seq).padStart(16, "0")}.wal`;
+  }
+
+  /** The number in a log file's name, or undefined if the name is no log file's. */
+  static seqOf(name: string): number | undefined {
+    return /^\d{16}\.wal$/.test(name) ? Number(name.slice(0, 16)) : undefined;
+  }
+
+  static isSpare(name: string): boolean {
+    return /^spare-\d+\.wal$/.test(name);
+  }
+
+  /** Takes over a file left from an earlier life for reuse. */
+  adoptSpare(name: string): void {
+    this.#keepSpare(`${this.#directory}/${name}`);
+  }
+
+  /**
+   * Takes over a file of an earlier life whose entries are still needed. What is read back from it may so far be only in
+   * the page cache: it counts as not durable.
+   */
+  adopt(seq: number): WalFile {
+    const file = this.#disk.openFile(Wal.path(this.#directory, seq), "write");
+    const wal = {
+      seq,
+      file,
+      position: 0,
+      allocated: file.size(),
+      dirty: true,
+      unnamed: true,
+      readers: 0,
+      retired: false,
+    };
+    this.files.push({ ...wal, batches: [] });
+    return this.current;
+  }
+
+  /**
+   * Begins the next file. Its header must be durable before a commit in it is acknowledged as durable: `sync` sees
+   * to that.
+   */
+  begin(header: Pick<WalFileHeader, "firstLsn" | "generation" | "prevCrc" | "async">, seq: number): void {
+    const path = Wal.path(this.#directory, seq);
+    const spare = this.#spares.pop();
+    let file: DiskFile;
+    if (spare === undefined) {
+      file = this.#disk.openFile(path, "create");
+    } else {
+      this.#disk.rename(spare, path);
+      file = this.#disk.openFile(path, "write");
+    }
+    const wal: WalFile = {
+      seq,
+      file,
+      position: FILE_HEADER_BYTES,
+      allocated: Math.min(file.size(), this.#options.fileBytes),
+      dirty: true,
+      unnamed: true,
+      readers: 0,
+      retired: false,
+      batches: [],
+    };
+    try {
+      if (wal.allocated < GROW_BYTES) this.#grow(wal, GROW_BYTES);
+      const { directoryId, bootId } = this.#options;
+      this.#writeAll(file, encodeFileHeader({ ...header, seq, directoryId, bootId }), 0, FILE_HEADER_BYTES, 0);
+    } catch (error) {
+      file.close();
+      // Not a log file until its header stands: out of the way, so that the next try starts afresh.
+      this.#keepSpare(path);
+      throw error;
+    }
+    this.files.push(wal);
+  }
+
+  /** True when an entry of this size fits the current file. */
+  fits(bytes: number): boolean {
+    return this.current.position + align8(bytes) <= this.#options.fileBytes;
+  }
+
+  /** Makes sure that an entry of this size, which fits, can be written without needing disk space. Throws ENOSPC. */
+  allocate(bytes: number): void {
+    const wal = this.current;
+    const end = wal.position + align8(bytes);
+    if (end > wal.allocated) this.#grow(wal, end);
+  }
+
+  /** Appends an entry for which space is allocated. Returns its position in the current file. */
+  write(buffer: Uint8Array, start: number, length: number): number {
+    const wal = this.current;
+    const position = wal.position;
+    assert(position + align8(length) <= wal.allocated, "log space is allocated before it is written");
+    wal.dirty = true;
+    this.#writeAll(wal.file, buffer, start, length, position);
+    wal.position = position + align8(length);
+    this.writtenBytes += length;
+    return position;
+  }
+
+  /** Makes everything written so far durable. The caller sees to it that only one sync runs at a time. */
+  async sync(): Promise<void> {
+    for (const wal of this.files.filter((file) => file.dirty)) {
+      wal.dirty = false;
+      this.syncs++;
+      await wal.file.sync();
+      if (wal.unnamed) {
+        await this.#disk.syncDirectory(this.#directory);
+        wal.unnamed = false;
+      }
+    }
+  }
+
+  /** Gives up the oldest file, all of whose entries a durable checkpoint covers. */
+  recycleOldest(): void {
+    const wal = this.files.shift();
+    assert(wal !== undefined && this.files.length > 0, "the file being written is not recycled");
+    wal.retired = true;
+    if (wal.readers > 0) {
+      this.#disk.unlink(wal.file.path);
+    } else {
+      wal.file.close();
+      this.#keepSpare(wal.file.path);
+    }
+  }
+
+  /** Ends a read that was counted in `readers`. */
+  static release(wal: WalFile): void {
+    wal.readers--;
+    if (wal.retired && wal.readers === 0) wal.file.close();
+  }
+
+  close(): void {
+    for (const wal of this.files) wal.file.close();
+    this.files.length = 0;
+  }
+
+  #keepSpare(path: string): void {
+    if (this.#spares.length >= SPARE_FILES_MAX) {
+      this.#disk.unlink(path);
+      return;
+    }
+    const spare = `${this.#directory}/spare-${++this.#spareCount}.wal`;
+    if (path !== spare) this.#disk.rename(path, spare);
+    this.#spares.push(spare);
+  }
+
+  #grow(wal: WalFile, end: number): void {
+    this.#zeros ??= Buffer.alloc(GROW_BYTES);
+    const target = Math.min(this.#options.fileBytes, Math.ceil(end / GROW_BYTES) * GROW_BYTES);
+    while (wal.allocated < target) {
+      const bytes = Math.min(GROW_BYTES, target - wal.allocated);
+      const written = wal.file.writeSync(this.#zeros, 0, bytes, wal.allocated);
+      if (written === 0) throw new VarveError("ERR_IO", `${wal.file.path}: wrote nothing at ${wal.allocated}`);
+      wal.allocated += written;
+    }
+  }
+
+  /** write(2) may write less than asked without an error; a part is never taken for the whole. */
+  #writeAll(file: DiskFile, buffer: Uint8Array, start: number, length: number, position: number): void {
+    let done = 0;
+    while (done < length) {
+      const written = file.writeSync(buffer, start + done, length - done, position + done);
+      if (written === 0) throw new VarveError("ERR_IO", `${file.path}: wrote nothing at ${position + done}`);
+      done += written;
+    }
+  }
+}
