@@ -34,6 +34,8 @@ import type { LogTime } from "./queue-state.js";
 
 /** Log bytes read at a time. */
 const WINDOW_BYTES = 1024 * 1024;
+/** Bytes written to segments before the disk is asked to begin with them. */
+const EARLY_SYNC_BYTES = 8 * 1024 * 1024;
 /** A stream with less to store than this may share a segment ... */
 const SMALL_STREAM_BYTES = 64 * 1024;
 /** ... when there are more such streams than this. */
@@ -55,6 +57,16 @@ interface Capture {
   readonly queues: readonly CapturedQueue[];
 }
 
+/** Bytes of a log file with the batches [from, to) of a list, while they are read into memory and after. */
+interface Window {
+  readonly from: number;
+  readonly to: number;
+  readonly buffer: Buffer;
+  /** Position of the first byte in the file. */
+  readonly start: number;
+  readonly done: Promise<void>;
+}
+
 /** A batch on its way to a shared segment. */
 interface Placed {
   readonly ref: BatchRef;
@@ -67,13 +79,15 @@ export class Checkpointer {
   /** Ran out of disk space; tried again when nothing newer has been captured. */
   #failed: Capture | undefined;
   #running: Promise<void> | undefined;
-  #window: Buffer | undefined;
+  readonly #windows: Buffer[] = [];
   /** Written since the last sync. */
   readonly #dirty = new Set<Segment>();
   /** Known to exist. */
   readonly #directories = new Set<string>();
   readonly #newDirectories = new Set<string>();
   #retryTimer: { cancel(): void } | undefined;
+  #unsyncedBytes = 0;
+  readonly #earlySyncs: Promise<void>[] = [];
   /** No longer needed; removed once a snapshot without them is durable. */
   #garbage: Segment[] = [];
 
@@ -247,25 +261,41 @@ export class Checkpointer {
     });
   }
 
-  /** Reads the stretches of a log file that hold the given batches, several batches at a time. */
+  /** Reads the stretches of a log file that hold the given batches, the next one while the last is being used. */
   async #eachWindow(
     file: WalFile,
     refs: readonly BatchRef[],
     visit: (refs: readonly BatchRef[], buffer: Buffer, start: number) => Promise<void> | void,
   ): Promise<void> {
-    this.#window ??= Buffer.allocUnsafeSlow(WINDOW_BYTES);
-    for (let from = 0; from < refs.length; ) {
-      const start = refs[from]!.position;
-      let to = from + 1;
-      while (to < refs.length && refs[to]!.position + refs[to]!.bytes - start <= WINDOW_BYTES) to++;
-      const last = refs[to - 1]!;
-      const length = last.position + batchFileBytes(last.bytes) - start;
-      const buffer = length <= WINDOW_BYTES ? this.#window : Buffer.allocUnsafeSlow(length);
-      const read = await file.file.read(buffer, 0, length, start);
-      if (read < length - 8) throw new Error(`${file.file.path}: ends at ${start + read} while being read`);
+    let reading = this.#readWindow(file, refs, 0, 0);
+    for (let count = 1; reading !== undefined; count++) {
+      const { from, to, buffer, start, done } = reading;
+      await done;
+      reading = this.#readWindow(file, refs, to, count);
+      // Should the visit fail, the read that is then under way has nobody left to report to.
+      reading?.done.catch(() => {});
       await visit(refs.slice(from, to), buffer, start);
-      from = to;
     }
+  }
+
+  #readWindow(file: WalFile, refs: readonly BatchRef[], from: number, count: number): Window | undefined {
+    const first = refs[from];
+    if (first === undefined) return undefined;
+    const start = first.position;
+    let to = from + 1;
+    while (to < refs.length && refs[to]!.position + batchFileBytes(refs[to]!.bytes) - start <= WINDOW_BYTES) to++;
+    const last = refs[to - 1]!;
+    const length = last.position + batchFileBytes(last.bytes) - start;
+    const buffer = length > WINDOW_BYTES ? Buffer.allocUnsafeSlow(length) : this.#windowBuffer(count % 2);
+    const done = file.file.read(buffer, 0, length, start).then((read) => {
+      if (read < length) throw new Error(`${file.file.path}: ends at ${start + read} while being read`);
+    });
+    return { from, to, buffer, start, done };
+  }
+
+  #windowBuffer(index: number): Buffer {
+    this.#windows[index] ??= Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    return this.#windows[index];
   }
 
   async #appendToSegment(stream: Stream, refs: readonly BatchRef[], buffer: Buffer, start: number): Promise<void> {
@@ -366,6 +396,23 @@ export class Checkpointer {
     } finally {
       files.release(held);
     }
+    for (const piece of pieces) this.#unsyncedBytes += piece.length;
+    if (this.#unsyncedBytes >= EARLY_SYNC_BYTES) {
+      this.#unsyncedBytes = 0;
+      this.#syncEarly(segment);
+    }
+  }
+
+  /**
+   * Lets the disk begin with what a checkpoint has written, so that the sync which ends it finds little left. A failure
+   * counts: the operating system may report it only once.
+   */
+  #syncEarly(segment: Segment): void {
+    const { files } = this.#engine;
+    const held = files.hold(segment.path);
+    const sync = held.file.sync().finally(() => files.release(held));
+    sync.catch(() => {});
+    this.#earlySyncs.push(sync);
   }
 
   /** The index of a segment that is complete. Only a hint: it is not synced, and rebuilt when it is missing. */
@@ -412,9 +459,9 @@ export class Checkpointer {
       const refs = sharedRefs.get(stream)!;
       const first = position;
       for (const ref of refs) {
-        let list = placed.get(ref.wal);
-        if (list === undefined) placed.set(ref.wal, (list = []));
-        list.push({ ref, position });
+        const list = placed.get(ref.wal);
+        if (list === undefined) placed.set(ref.wal, [{ ref, position }]);
+        else list.push({ ref, position });
         position += batchFileBytes(ref.bytes);
       }
       runs.set(stream, newRun(segment, refs, first, position - first));
@@ -534,6 +581,8 @@ export class Checkpointer {
   async #syncSegments(): Promise<void> {
     const { files, disk } = this.#engine;
     const directories = new Set(this.#newDirectories);
+    const early = this.#earlySyncs.splice(0);
+    for (const sync of early) await sync;
     for (const segment of this.#dirty) {
       const held = files.hold(segment.path);
       try {

@@ -349,7 +349,12 @@ export class StreamReader {
     const chunk = this.#take(this.#owned ?? CHUNK_BYTES);
     const done = this.#read(segment, chunk, start, limit);
     // An error is met again, and reported, by the load that wants these bytes.
-    this.#ahead = { chunk, done: done.catch(() => void (chunk.file = undefined)) };
+    this.#ahead = {
+      chunk,
+      done: done.catch(() => {
+        chunk.file = undefined;
+      }),
+    };
   }
 
   /** The position in the current chunk behind which no whole batch stands any more. */
