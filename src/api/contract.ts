@@ -109,8 +109,8 @@ export interface LogQueue<I = Bytes, O = Buffer> {
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]>;
   /**
    * The record at an offset; `undefined` when there is none (past the end, or a hole).
-   * @throws VarveError `ERR_ARGUMENT` (not a whole number >= 0), `ERR_OFFSET_OUT_OF_RANGE` (trimmed away; `error.next` is
-   * the first offset still there), `ERR_CORRUPT`, `ERR_DECODE`
+   * @throws VarveError `ERR_ARGUMENT` (not a whole number >= 0), `ERR_OFFSET_OUT_OF_RANGE` (trimmed away;
+   * `error.details.next` is the first offset still there), `ERR_CORRUPT`, `ERR_DECODE`
    */
   read(offset: number): Promise<LogRecord<O> | undefined>;
   /** Every record from a point on, then each new one as it is committed. Ends with the signal, or when the queue closes. */
@@ -237,7 +237,7 @@ export interface TaskQueue<I = Bytes, O = Buffer> {
    * @throws VarveError `ERR_CORRUPT`, `ERR_READ_ONLY`, `ERR_CLOSED`
    */
   dequeue(options?: DequeueOptions): Promise<Task<O> | undefined>;
-  /** Takes up to `max` ready tasks in one commit; waits only while there is none at all. */
+  /** Takes up to `max` (1 to 65,536) ready tasks in one commit; waits only while there is none at all. */
   dequeueBatch(options: DequeueOptions & { readonly max: number }): Promise<Task<O>[]>;
   /**
    * Finishes a task for good.
@@ -330,7 +330,7 @@ export interface DeadSelection {
 
 /** Kept until redriven or purged; never dropped silently. */
 export interface DeadLetters<O = Buffer> {
-  /** Oldest first. Page on with `after: last.offset`. */
+  /** Oldest first, 1000 unless `limit` (at most 100,000) says otherwise. Page on with `after: last.offset`. */
   read(options?: { readonly after?: number; readonly limit?: number }): Promise<DeadLetter<O>[]>;
   /** Moves dead letters back to their queue with a fresh attempt count; each is in exactly one place. Returns how many. */
   redrive(selection?: DeadSelection): Promise<number>;

@@ -15,7 +15,7 @@ import { encodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "./wal-f
 /** Bytes filled with zeros at once while a file is new. */
 const GROW_BYTES = 1024 * 1024;
 /** Files kept for reuse beyond the ones in use. */
-const SPARE_FILES_MAX = 2;
+const SPARE_FILES_MAX = 4;
 
 export interface WalFile {
   readonly seq: number;
