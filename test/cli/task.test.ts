@@ -71,6 +71,15 @@ test("enqueue takes the lines of standard input", () =>
     assert.equal((await varve(["dequeue", "jobs", "-d", directory])).code, 3);
   }));
 
+test("dequeue takes as many as asked for, however large they are", () =>
+  withDirectory(async (directory) => {
+    await varve(["enqueue", "jobs", "-d", directory], { input: `${"x".repeat(10_000)}\n`.repeat(100) });
+    const some = await varve(["dequeue", "jobs", "--max", "70", "--json", "-d", directory]);
+    assert.equal(jsonLines(some.stdout).length, 70);
+    const rest = await varve(["dequeue", "jobs", "--max", "70", "--ack", "--json", "-d", directory]);
+    assert.deepEqual([rest.code, jsonLines(rest.stdout).length], [0, 30]);
+  }));
+
 test("dequeue that finds nothing exits with 3, waiting or not", () =>
   withQueue(async (run) => {
     await run("create", "--type", "task", "jobs");
@@ -90,11 +99,12 @@ test("dequeue waits for a task whose time comes", () =>
 test("a delayed task and one for a later moment are not delivered yet", () =>
   withQueue(async (run) => {
     await run("enqueue", "jobs", "delayed", "--delay", "1h");
-    await run("enqueue", "jobs", "scheduled", "--at", "2999-01-01T00:00:00Z");
+    const nextYear = new Date(Date.now() + 365 * 86_400_000).toISOString();
+    await run("enqueue", "jobs", "scheduled", "--at", nextYear);
     assert.equal((await run("dequeue", "jobs")).code, 3);
     const { values } = await run("stats", "jobs");
     assert.deepEqual([values[0].queues[0].scheduled, values[0].queues[0].ready], [2, 0]);
-    assert.equal((await run("enqueue", "jobs", "both", "--delay", "1h", "--at", "2999-01-01")).code, 2);
+    assert.equal((await run("enqueue", "jobs", "both", "--delay", "1h", "--at", nextYear)).code, 2);
   }));
 
 test("an extended lease outlives its first end; a lease that ended frees the task", () =>

@@ -38,14 +38,20 @@ export function registerDequeue(program: Command): void {
       throw new UsageError("--raw leaves out the token, without which a task cannot be settled: add --ack");
     const taken = await run.withDirectory("existing", async (queue) => {
       const tasks = await existingTask(queue, name);
-      const batch = await tasks.dequeueBatch({ max, wait, lease, signal: run.signal });
-      for (const task of batch) await printTask(run, task);
-      if (ack && batch.length > 0) {
-        // Acknowledged only once the reader of our output has them: a task may be seen twice but never get lost.
-        await run.out.flush();
-        await tasks.ackBatch(batch);
-      }
-      return batch.length;
+      let count = 0;
+      let batch: Task[];
+      // A delivery hands out what is in memory, so as many as were asked for may take several; only the first one waits.
+      do {
+        batch = await tasks.dequeueBatch({ max: max - count, wait: count === 0 ? wait : 0, lease, signal: run.signal });
+        count += batch.length;
+        for (const task of batch) await printTask(run, task);
+        if (ack && batch.length > 0) {
+          // Acknowledged only once the reader of our output has them: a task may be seen twice but never get lost.
+          await run.out.flush();
+          await tasks.ackBatch(batch);
+        }
+      } while (batch.length > 0 && count < max && !run.signal.aborted);
+      return count;
     });
     if (taken > 0) return undefined;
     if (run.interruptedCode !== undefined) return run.interruptedCode;
