@@ -120,7 +120,10 @@ export class Engine implements ReaderContext {
   onRotate: (() => void) | undefined;
 
   readonly #elapsedBase: number;
-  readonly #flushLater = () => this.flush();
+  readonly #endTurn = () => {
+    this.flush();
+    this.#runWakes();
+  };
   readonly #meta = new Encoder(64 * 1024);
   #block: Block;
   #operationStart = 0;
@@ -287,7 +290,7 @@ export class Engine implements ReaderContext {
     this.#operations.push(operation);
   }
 
-  /** Calls back once, after the entry being handled has been applied. */
+  /** Calls back once at the end of the turn, when what it staged has been applied. */
   wake(callback: () => void): void {
     this.#wakes.add(callback);
   }
@@ -337,8 +340,8 @@ export class Engine implements ReaderContext {
     try {
       position = this.wal.write(buffer, start, end - start);
     } catch (error) {
-      const failure = this.#fail("writing the log", error);
-      for (const operation of operations) operation.fail(failure, true);
+      const unknown = this.#unknown(this.#fail("writing the log", error));
+      for (const operation of operations) operation.fail(unknown);
       return;
     }
     this.lsn = lsn;
@@ -412,15 +415,7 @@ export class Engine implements ReaderContext {
       await this.wal.sync();
     } catch (error) {
       const failure = this.#fail("making the log durable", error);
-      const waiting = this.#waiting;
-      this.#waiting = [];
-      const unknown = new VarveError(
-        "ERR_OUTCOME_UNKNOWN",
-        `${this.directory}: the change was written, but making it durable failed (${failure.message}). Reopen the ` +
-          "directory to see whether it is there.",
-        { cause: failure.cause },
-      );
-      for (const entry of waiting) for (const operation of entry.operations) operation.fail(unknown, true);
+      this.#abandon(this.#unknown(failure));
       return;
     }
     this.durableLsn = Math.max(this.durableLsn, target);
@@ -484,7 +479,7 @@ export class Engine implements ReaderContext {
     this.#bulkCrc = 0;
     this.#staging = true;
     this.#wallMs = this.clock.wallMs();
-    this.clock.defer(this.#flushLater);
+    this.clock.defer(this.#endTurn);
   }
 
   /** Makes sure that the current log file has space for an entry of this size, which fits it. */
@@ -573,7 +568,6 @@ export class Engine implements ReaderContext {
     }
     if (late !== undefined) void this.#startSync();
     else if (this.durableLsn < this.lsn && this.#syncing === undefined) this.#syncLater();
-    this.#runWakes();
   }
 
   #show(refs: readonly BatchRef[]): void {
@@ -615,10 +609,22 @@ export class Engine implements ReaderContext {
 
   /** For the checkpointer, whose failures are as final as a failed write. */
   fail(doing: string, error: unknown): void {
-    const failure = this.#fail(doing, error);
+    this.#abandon(this.#unknown(this.#fail(doing, error)));
+  }
+
+  /** Tells those who wait for their changes to become durable that this will not be known. */
+  #abandon(error: VarveError): void {
     const waiting = this.#waiting;
     this.#waiting = [];
-    for (const entry of waiting) for (const operation of entry.operations) operation.fail(failure, true);
+    for (const entry of waiting) for (const operation of entry.operations) operation.fail(error);
+  }
+
+  #unknown(failure: VarveError): VarveError {
+    return new VarveError(
+      "ERR_OUTCOME_UNKNOWN",
+      `${failure.message}: the change may or may not have been made. Reopen the directory to see.`,
+      { cause: failure.cause },
+    );
   }
 }
 

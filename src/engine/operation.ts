@@ -8,8 +8,8 @@ export interface Operation {
   readonly durability: Durability;
   apply(): void;
   settle(): void;
-  /** Not written, or (`written`) not known to be durable. Gives back what was reserved and tells the caller. */
-  fail(error: Error, written: boolean): void;
+  /** Not written, or not known to be durable. Gives back what was reserved and tells the caller. */
+  fail(error: Error): void;
 }
 
 /** The usual case: a promise that resolves to a value known beforehand. */

@@ -33,6 +33,15 @@ import { LogOp, type LogState } from "./log-state.js";
 /** Bytes read at once by a replay. */
 const SCAN_BYTES = 1024 * 1024;
 
+/** Where a reader begins. */
+interface Start {
+  readonly offset: number;
+  /** Records before this time are passed over. */
+  readonly timestamp: number;
+  /** Until something has been read, a trim may move the beginning: the oldest record then is meant. */
+  readonly mayJump: boolean;
+}
+
 /** A log queue of an embedded directory. */
 export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   readonly kind = "log";
@@ -108,7 +117,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   tail(options?: TailOptions): AsyncIterable<LogRecord<O>> {
     const { from, signal } = resolveTailOptions(options);
     this.#checkOpen();
-    return this.#tail(from, signal);
+    return this.#tail(this.#start(from), signal);
   }
 
   batches(options?: BatchesOptions): AsyncIterable<LogRecord<O>[]> {
@@ -165,12 +174,12 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     };
   }
 
-  async *#tail(from: LogPosition, signal: AbortSignal | undefined): AsyncGenerator<LogRecord<O>> {
-    for await (const records of this.#batches(this.#start(from), 64 * 1024, true, signal)) yield* records;
+  async *#tail(start: Start, signal: AbortSignal | undefined): AsyncGenerator<LogRecord<O>> {
+    for await (const records of this.#batches(start, 64 * 1024, true, signal)) yield* records;
   }
 
   async *#batches(
-    start: { readonly offset: number; readonly timestamp: number },
+    start: Start,
     maxBytes: number,
     follow: boolean,
     signal: AbortSignal | undefined,
@@ -178,14 +187,15 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     const { stream } = this.#state;
     const chunk = Math.min(SCAN_BYTES, Math.max(64 * 1024, maxBytes));
     const reader = new StreamReader(stream, this.#engine, start.offset, { ownedChunkBytes: chunk });
+    let { mayJump } = start;
     for (;;) {
       if (signal?.aborted === true) return;
-      if (reader.position < stream.head && start.offset > 0 && reader.position !== start.offset) {
-        // The records between were trimmed away under the reader.
-        throw outOfRange(this.name, reader.position, stream.head);
-      }
+      if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);
       const { records, found } = this.#take(reader, maxBytes, start.timestamp);
-      if (records.length > 0) yield records;
+      if (records.length > 0) {
+        mayJump = false;
+        yield records;
+      }
       if (found === "load") {
         await reader.load();
       } else if (found === "end") {
@@ -241,14 +251,15 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     }
   }
 
-  /** The offset to start reading at, and the time below which records are passed over. */
-  #start(from: LogPosition): { offset: number; timestamp: number } {
+  #start(from: LogPosition): Start {
     const { stream } = this.#state;
-    if (from === "start") return { offset: stream.head, timestamp: 0 };
-    if (from === "end") return { offset: stream.visible, timestamp: 0 };
-    if (from instanceof Date) return { offset: stream.offsetBefore(from.getTime()), timestamp: from.getTime() };
+    if (from === "start") return { offset: stream.head, timestamp: 0, mayJump: true };
+    if (from === "end") return { offset: stream.visible, timestamp: 0, mayJump: false };
+    if (from instanceof Date) {
+      return { offset: stream.offsetBefore(from.getTime()), timestamp: from.getTime(), mayJump: true };
+    }
     if (from < stream.head) throw outOfRange(this.name, from, stream.head);
-    return { offset: from, timestamp: 0 };
+    return { offset: from, timestamp: 0, mayJump: false };
   }
 
   #checkOpen(): void {

@@ -352,7 +352,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
         }
         const decoded = this.#decode(tasks);
         if (decoded.length > 0) resolve(decoded);
-        else this.#receiveAgain(options, max, started, resolve, reject);
+        else queueMicrotask(() => this.#receiveAgain(options, max, started, resolve, reject));
       },
       reject: (error) => {
         stop?.();

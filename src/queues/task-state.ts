@@ -593,7 +593,7 @@ export class TaskState implements QueueState {
   // ------------------------------------------------------------------------------------------------------------ time
 
   /** Sees to it that the timer goes off when the next lease ends or the next task is due. */
-  #arm(): void {
+  #arm(notBefore = 0): void {
     const { byLease, byElapsed, byWall } = this.ledger;
     let at = Math.min(byLease.first?.at ?? Number.POSITIVE_INFINITY, byElapsed.first?.at ?? Number.POSITIVE_INFINITY);
     const engine = this.#engine;
@@ -601,6 +601,7 @@ export class TaskState implements QueueState {
       const wait = Math.min(WALL_CHECK_MS, Math.max(0, byWall.first.at - engine.clock.wallMs()));
       at = Math.min(at, engine.elapsedMs() + wait);
     }
+    at = Math.max(at, notBefore);
     if (at >= this.#timerAt || engine.closed) return;
     this.#timer?.cancel();
     this.#timerAt = at;
@@ -617,20 +618,23 @@ export class TaskState implements QueueState {
     if (engine.closed || engine.failure !== undefined) return;
     const now = engine.elapsedMs();
     this.ledger.ripen(now, engine.clock.wallMs());
-    for (const task of this.ledger.expired(now)) this.#expire(task);
+    let ended = true;
+    for (const task of this.ledger.expired(now)) ended = this.#expire(task) && ended;
     this.#serveReceivers();
-    this.#arm();
+    // What could not be ended, for want of disk space, is tried again, but not at once.
+    this.#arm(ended ? 0 : now + WALL_CHECK_MS);
   }
 
-  #expire(task: Outstanding): void {
+  /** Ends a lease that is up. False if that cannot be logged now. */
+  #expire(task: Outstanding): boolean {
     const engine = this.#engine;
     const durability = engine.options.durability;
     task.reserved = true;
     if (this.isExhausted(task)) {
       this.bury(task, LEASE_EXPIRED, durability).catch((error: Error) => this.#postpone(task, error));
-      return;
+      return true;
     }
-    this.#stageReleaseOf(task, this.backoffMs(task), LEASE_EXPIRED);
+    return this.#stageReleaseOf(task, this.backoffMs(task), LEASE_EXPIRED);
   }
 
   /** A task that cannot be moved to the dead letters stays, and is tried again later. */
@@ -649,7 +653,7 @@ export class TaskState implements QueueState {
     );
   }
 
-  #stageReleaseOf(task: Outstanding, delayMs: number, error: string): void {
+  #stageReleaseOf(task: Outstanding, delayMs: number, error: string): boolean {
     const engine = this.#engine;
     try {
       engine.begin(0, 0, RELEASE_BYTES_MAX, true);
@@ -657,7 +661,7 @@ export class TaskState implements QueueState {
     } catch (failure) {
       task.reserved = false;
       engine.logger.error({ queue: this.name, error: failure }, "an expired lease cannot be ended now");
-      return;
+      return false;
     }
     engine.add({
       durability: engine.options.durability,
@@ -667,6 +671,7 @@ export class TaskState implements QueueState {
         task.reserved = false;
       },
     });
+    return true;
   }
 
   // ----------------------------------------------------------------------------------------------------------- stats

@@ -51,9 +51,13 @@ export interface RecordParts {
   attributes: Uint8Array | undefined;
 }
 
-/** Bytes a string or byte array may take as UTF-8, without looking at each character. */
+/** Strings up to this long are not counted but taken for three bytes a character. */
+const UNCOUNTED_LENGTH_MAX = 4096;
+
+/** Bytes a string or byte array takes as UTF-8, at most. */
 export function bytesMax(value: string | Uint8Array): number {
-  return typeof value === "string" ? value.length * 3 : value.length;
+  if (typeof value !== "string") return value.length;
+  return value.length <= UNCOUNTED_LENGTH_MAX ? value.length * 3 : Buffer.byteLength(value);
 }
 
 /** An upper bound for {@link putRecord}; exact lengths would cost a pass over every string. */

@@ -215,8 +215,10 @@ export class Wal {
       this.#disk.unlink(path);
       return;
     }
-    const spare = `${this.#directory}/spare-${++this.#spareCount}.wal`;
-    if (path !== spare) this.#disk.rename(path, spare);
+    let spare: string;
+    do spare = `${this.#directory}/spare-${++this.#spareCount}.wal`;
+    while (this.#disk.size(spare) !== undefined);
+    this.#disk.rename(path, spare);
     this.#spares.push(spare);
   }
 
