@@ -93,6 +93,10 @@ async function scan(directory: string, settings: RunSettings, messages: number):
         let done = 0;
         let startedMs = performance.now();
         for await (const records of log.batches({ from: "start" })) {
+          // Touched, since a payload may be cut out of its batch only when it is asked for.
+          for (const { payload } of records) {
+            if (payload.length !== settings.messageBytes) throw new Error(`read ${payload.length} bytes of a message`);
+          }
           done += records.length;
           if (probe.lap(startedMs) || done >= wanted) break;
           startedMs = performance.now();

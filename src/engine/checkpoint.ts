@@ -29,7 +29,7 @@ import type { BatchRef, Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
 import type { WalFile } from "../storage/wal.js";
 import { type CapturedQueue, segmentPath } from "./catalog.js";
-import type { Engine } from "./engine.js";
+import { type Engine, isNoSpace } from "./engine.js";
 import type { LogTime } from "./queue-state.js";
 
 /** Log bytes read at a time. */
@@ -101,7 +101,7 @@ export class Checkpointer {
 
   /** Checkpoints everything before the current log file, in which nothing has been written yet. */
   async checkpointNow(): Promise<void> {
-    await this.#checkpoint(this.#capture(), false);
+    await this.#withBallast(this.#capture(), false);
   }
 
   /** Resolves when no checkpoint is under way. */
@@ -113,7 +113,7 @@ export class Checkpointer {
   async close(): Promise<void> {
     await this.settled();
     this.#retryTimer?.cancel();
-    await this.#checkpoint({ ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 }, true);
+    await this.#withBallast({ ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 }, true);
   }
 
   #capture(): Capture {
@@ -135,20 +135,26 @@ export class Checkpointer {
       for (let captured = this.#captured; captured !== undefined; captured = this.#captured) {
         this.#captured = undefined;
         this.#failed = captured;
-        await this.#checkpoint(captured, false);
+        await this.#withBallast(captured, false);
         this.#failed = undefined;
       }
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "ENOSPC" || code === "EDQUOT") {
-        // Nothing is lost, the log keeps everything. What was moved stays moved; the rest is tried again.
-        this.#engine.noteDiskFull();
-        this.#retryLater();
-      } else {
-        this.#engine.fail("the checkpoint", error);
-      }
+      if (isNoSpace(error)) this.#retryLater();
+      else this.#engine.fail("the checkpoint", error);
     } finally {
       this.#running = undefined;
+    }
+  }
+
+  /** On a full disk, what is held in reserve is for this. What has been moved to segments stays moved. */
+  async #withBallast(captured: Capture, closing: boolean): Promise<void> {
+    try {
+      await this.#checkpoint(captured, closing);
+    } catch (error) {
+      if (!isNoSpace(error)) throw error;
+      this.#engine.noteDiskFull();
+      if (!this.#engine.ballast.release()) throw error;
+      await this.#checkpoint(captured, closing);
     }
   }
 
@@ -178,7 +184,9 @@ export class Checkpointer {
     };
     const directory = `${engine.directory}/snap`;
     const path = snapshotPath(directory, lsn);
-    await writeFileAtomically(engine.disk, directory, path, encodeSnapshot(header, catalog.sections(captured.queues)));
+    const snapshot = encodeSnapshot(header, catalog.sections(captured.queues));
+    engine.snapshotBytes = snapshot.reduce((sum, part) => sum + part.length, 0);
+    await writeFileAtomically(engine.disk, directory, path, snapshot);
     for (const name of engine.disk.list(directory)) {
       const older = `${directory}/${name}`;
       if (isSnapshotName(name) && older < path) engine.disk.unlink(older);

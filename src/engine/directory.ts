@@ -3,6 +3,7 @@
  *
  *   varve.json   {"format": 1, "id": "<32 hex digits>", "created": "<ISO 8601>"}; written last when a directory is made
  *   LOCK         held by the one process that owns the directory
+ *   ballast      disk space held in reserve (ballast.ts)
  *   wal/ snap/ shared/ log/ task/
  */
 
@@ -13,7 +14,18 @@ import { encodeSnapshot, snapshotPath, writeFileAtomically } from "../storage/sn
 
 export const FORMAT = 1;
 const MARKER = "varve.json";
-const OWN_NAMES = new Set([MARKER, `${MARKER}.tmp`, "LOCK", "LOCK.owner", "wal", "snap", "shared", "log", "task"]);
+const OWN_NAMES = new Set([
+  MARKER,
+  `${MARKER}.tmp`,
+  "LOCK",
+  "LOCK.owner",
+  "wal",
+  "snap",
+  "shared",
+  "log",
+  "task",
+  "ballast",
+]);
 
 export interface DirectoryMarker {
   readonly id: string;

@@ -16,6 +16,7 @@
 import type { Durability, Logger } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { ResolvedOpenOptions } from "../api/options.js";
+import { Ballast } from "../storage/ballast.js";
 import {
   BATCH_BYTES_TARGET,
   BATCH_HEADER_BYTES,
@@ -116,6 +117,10 @@ export class Engine implements ReaderContext {
   crc: number;
   commits = 0;
   checkpoints = 0;
+  /** Space held back for draining a full disk. */
+  readonly ballast: Ballast;
+  /** What a snapshot needs, about. */
+  snapshotBytes = 0;
   /** Set by the checkpointer: told when the log has moved on to a new file. */
   onRotate: (() => void) | undefined;
 
@@ -172,6 +177,7 @@ export class Engine implements ReaderContext {
     this.blocks = new BlockRing(start.options.cacheBytes / 2);
     this.chunks = new ChunkPool(start.options.cacheBytes / 2);
     this.commitBytesMax = Math.floor(this.wal.entryBytesMax / 2);
+    this.ballast = new Ballast(this.disk, `${this.directory}/ballast`, this.wal.growBytes);
     this.#block = this.blocks.take(0);
     this.#meta.position = ENTRY_HEADER_BYTES;
   }
@@ -251,7 +257,8 @@ export class Engine implements ReaderContext {
       this.rotate();
       this.#open(own);
     }
-    this.#allocate(this.#entryBytes() + own, settles);
+    if (settles) this.#allocateToSettle(own);
+    else this.#allocateToGrow(own);
   }
 
   /** Encodes a record into the current entry and returns the offset that it gets. */
@@ -359,6 +366,7 @@ export class Engine implements ReaderContext {
       if (this.#block.buffer.length > BLOCK_BYTES) this.#block = this.blocks.take(0);
     }
     this.#recentBatches += refs.length;
+    current.bulkBytes += bulkBytes;
     this.#applied(operations, refs);
   }
 
@@ -372,7 +380,11 @@ export class Engine implements ReaderContext {
       prevCrc: this.crc,
       async: this.options.durability === "async",
     };
-    this.#withSpace(() => this.wal.begin(header, current.seq + 1));
+    try {
+      this.wal.begin(header, current.seq + 1);
+    } catch (error) {
+      throw this.#noSpace(error);
+    }
     this.#recentBatches = 0;
     if (this.wal.files.length >= WAL_FILES_MAX) this.#stalled = true;
     this.onRotate?.();
@@ -482,29 +494,49 @@ export class Engine implements ReaderContext {
     this.clock.defer(this.#endTurn);
   }
 
-  /** Makes sure that the current log file has space for an entry of this size, which fits it. */
-  #allocate(bytes: number, settles: boolean): void {
-    const reserve = settles ? 0 : Math.min(SETTLE_RESERVE_BYTES, this.options.walFileBytes / 8);
-    this.#withSpace(() => this.wal.allocate(this.wal.fits(bytes + reserve) ? bytes + reserve : bytes));
-    if (this.#diskFull && !settles) {
-      this.#diskFull = false;
-      this.logger.info({ directory: this.directory }, "there is space on the disk again");
+  /** Makes sure that a change which needs space has it, and that the reserves for draining the disk stay whole. */
+  #allocateToGrow(own: number): void {
+    const bytes = this.#entryBytes() + own;
+    const reserve = Math.min(SETTLE_RESERVE_BYTES, this.options.walFileBytes / 8);
+    try {
+      this.wal.allocate(this.wal.fits(bytes + reserve) ? bytes + reserve : bytes);
+      this.wal.prepareSpare();
+      this.ballast.hold(this.wal.bulkBytes + bytes + this.snapshotBytes + this.wal.growBytes);
+    } catch (error) {
+      throw this.#noSpace(error);
+    }
+    if (!this.#diskFull) return;
+    this.#diskFull = false;
+    this.logger.info({ directory: this.directory }, "there is space on the disk again");
+  }
+
+  /** Makes sure that a change which frees space can be logged, also on a full disk as far as the reserves go. */
+  #allocateToSettle(own: number): void {
+    try {
+      this.wal.allocate(this.#entryBytes() + own);
+    } catch (error) {
+      const full = this.#noSpace(error);
+      if (!this.wal.hasSpare) throw full;
+      // The rest of this file cannot be had; the next one has been kept ready.
+      this.rotate();
+      this.#open(own);
+      try {
+        this.wal.allocate(this.#entryBytes() + own);
+      } catch (again) {
+        throw this.#noSpace(again);
+      }
     }
   }
 
-  #withSpace(allocate: () => void): void {
-    try {
-      allocate();
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code !== "ENOSPC" && code !== "EDQUOT") throw this.#fail("allocating log space", error);
-      this.noteDiskFull();
-      throw new VarveError(
-        "ERR_DISK_FULL",
-        `${this.directory}: the disk is full; nothing was changed. Reads and acks go on; free space to write again.`,
-        { cause: error },
-      );
-    }
+  /** What the caller is told when log space could not be allocated. */
+  #noSpace(error: unknown): VarveError {
+    if (!isNoSpace(error)) return readOnlyError(this.#fail("allocating log space", error));
+    this.noteDiskFull();
+    return new VarveError(
+      "ERR_DISK_FULL",
+      `${this.directory}: the disk is full; nothing was changed. Reads and acks go on; free space to write again.`,
+      { cause: error },
+    );
   }
 
   #openBatch(stream: Stream): OpenBatch {
@@ -630,6 +662,11 @@ export class Engine implements ReaderContext {
 
 function wantsSync(entry: WrittenEntry): boolean {
   return entry.operations.length > 0;
+}
+
+export function isNoSpace(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "ENOSPC" || code === "EDQUOT";
 }
 
 export function closedError(directory: string): VarveError {

@@ -226,6 +226,7 @@ class Replay {
           position: entry.bulkPosition + at - entry.bulkStart,
         };
         wal.batches.push(ref);
+        wal.bulkBytes += header.bytes;
         stream.add(ref);
         stream.show(ref.next);
       }

@@ -12,7 +12,6 @@ import type { Disk, DiskFile } from "./disk.js";
 import type { BatchRef } from "./stream.js";
 import { encodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "./wal-format.js";
 
-/** Bytes filled with zeros at once while a file is new. */
 const GROW_BYTES = 1024 * 1024;
 /** Files kept for reuse beyond the ones in use. */
 const SPARE_FILES_MAX = 4;
@@ -31,6 +30,8 @@ export interface WalFile {
   /** Reads under way; a file that is being read is neither reused nor closed. */
   readers: number;
   retired: boolean;
+  /** Bytes of the batches in it. */
+  bulkBytes: number;
   /** Batches that stand in it, in order, for the checkpoint that moves them to segments. */
   readonly batches: BatchRef[];
 }
@@ -63,6 +64,18 @@ export class Wal {
     return this.files[this.files.length - 1]!;
   }
 
+  /** Bytes filled with zeros at once while a file is new. */
+  get growBytes(): number {
+    return Math.min(GROW_BYTES, this.#options.fileBytes);
+  }
+
+  /** Bytes of batches that stand in log files in use. */
+  get bulkBytes(): number {
+    let bytes = 0;
+    for (const file of this.files) bytes += file.bulkBytes;
+    return bytes;
+  }
+
   /** Bytes an entry may have, at most. */
   get entryBytesMax(): number {
     return this.#options.fileBytes - FILE_HEADER_BYTES;
@@ -83,7 +96,7 @@ export class Wal {
   }
 
   static isSpare(name: string): boolean {
-    return /^spare-\d+\.wal$/.test(name);
+    return /^(spare-\d+|new)\.wal$/.test(name);
   }
 
   /** Takes over a file left from an earlier life for reuse. */
@@ -106,6 +119,7 @@ export class Wal {
       unnamed: true,
       readers: 0,
       retired: false,
+      bulkBytes: 0,
     };
     this.files.push({ ...wal, batches: [] });
     return this.current;
@@ -134,10 +148,11 @@ export class Wal {
       unnamed: true,
       readers: 0,
       retired: false,
+      bulkBytes: 0,
       batches: [],
     };
     try {
-      if (wal.allocated < GROW_BYTES) this.#grow(wal, GROW_BYTES);
+      if (wal.allocated < this.growBytes) this.#grow(file, wal, this.growBytes);
       const { directoryId, bootId } = this.#options;
       this.#writeAll(file, encodeFileHeader({ ...header, seq, directoryId, bootId }), 0, FILE_HEADER_BYTES, 0);
     } catch (error) {
@@ -149,6 +164,23 @@ export class Wal {
     this.files.push(wal);
   }
 
+  get hasSpare(): boolean {
+    return this.#spares.length > 0;
+  }
+
+  /** Makes sure that the next file can be begun without needing disk space. Throws ENOSPC. */
+  prepareSpare(): void {
+    if (this.hasSpare) return;
+    const path = `${this.#directory}/new.wal`;
+    const file = this.#disk.openFile(path, this.#disk.size(path) === undefined ? "create" : "write");
+    try {
+      this.#grow(file, { allocated: 0 }, this.growBytes);
+    } finally {
+      file.close();
+    }
+    this.#keepSpare(path);
+  }
+
   /** True when an entry of this size fits the current file. */
   fits(bytes: number): boolean {
     return this.current.position + align8(bytes) <= this.#options.fileBytes;
@@ -158,7 +190,7 @@ export class Wal {
   allocate(bytes: number): void {
     const wal = this.current;
     const end = wal.position + align8(bytes);
-    if (end > wal.allocated) this.#grow(wal, end);
+    if (end > wal.allocated) this.#grow(wal.file, wal, end);
   }
 
   /** Appends an entry for which space is allocated. Returns its position in the current file. */
@@ -222,14 +254,14 @@ export class Wal {
     this.#spares.push(spare);
   }
 
-  #grow(wal: WalFile, end: number): void {
-    this.#zeros ??= Buffer.alloc(GROW_BYTES);
-    const target = Math.min(this.#options.fileBytes, Math.ceil(end / GROW_BYTES) * GROW_BYTES);
-    while (wal.allocated < target) {
-      const bytes = Math.min(GROW_BYTES, target - wal.allocated);
-      const written = wal.file.writeSync(this.#zeros, 0, bytes, wal.allocated);
-      if (written === 0) throw new VarveError("ERR_IO", `${wal.file.path}: wrote nothing at ${wal.allocated}`);
-      wal.allocated += written;
+  #grow(file: DiskFile, extent: { allocated: number }, end: number): void {
+    this.#zeros ??= Buffer.alloc(this.growBytes);
+    const target = Math.min(this.#options.fileBytes, Math.ceil(end / this.growBytes) * this.growBytes);
+    while (extent.allocated < target) {
+      const bytes = Math.min(this.growBytes, target - extent.allocated);
+      const written = file.writeSync(this.#zeros, 0, bytes, extent.allocated);
+      if (written === 0) throw new VarveError("ERR_IO", `${file.path}: wrote nothing at ${extent.allocated}`);
+      extent.allocated += written;
     }
   }
 
