@@ -21,6 +21,7 @@ export const CASES = [
     targets: [
       { against: RAW_WRITE, least: 0.45 },
       { against: "better-sqlite3", least: 5 },
+      { against: "better-sqlite3 (plain)", least: 5 },
     ],
   },
   {
@@ -33,6 +34,7 @@ export const CASES = [
     targets: [
       { against: RAW_WRITE, least: 0.25 },
       { against: "better-sqlite3", least: 8 },
+      { against: "better-sqlite3 (plain)", least: 8 },
     ],
   },
   {
@@ -42,7 +44,10 @@ export const CASES = [
     messageBytes: KIB,
     messages: { varve: 65_536, peer: 4096 },
     bare: [],
-    targets: [{ against: "better-sqlite3", least: 20 }],
+    targets: [
+      { against: "better-sqlite3", least: 20 },
+      { against: "better-sqlite3 (plain)", least: 20 },
+    ],
   },
   {
     id: "append-sequential",

@@ -3,7 +3,7 @@
  * Prints rates, ratios, the settings of each store, and the ratios that varve aims for with what was measured.
  */
 
-import { mkdirSync, rmSync } from "node:fs";
+import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CASES, OVERWRITE, OVERWRITE_BLOCKING, RAW_WRITE } from "./cases.js";
@@ -25,7 +25,7 @@ import * as lmdb from "./lmdb.js";
 import * as sqlite from "./sqlite.js";
 import * as varve from "./varve.js";
 
-const STORES = [varve, sqlite, lmdb, level];
+const STORES = [varve, sqlite, sqlite.plain, lmdb, level];
 const BATCH = 64;
 const WORKERS = 8;
 const CONCURRENCY = 64;
@@ -57,9 +57,26 @@ function bareLoop(name, directory, messageBytes) {
   return overwriteSync(directory, messageBytes, { [OVERWRITE]: "pool", [OVERWRITE_BLOCKING]: "blocking" }[name]);
 }
 
+/** Makes everything that a store has written durable, so that its write-back does not slow down the next one. */
+function syncFiles(directory) {
+  for (const name of readdirSync(directory)) {
+    let fd;
+    try {
+      fd = openSync(join(directory, name), "r+");
+    } catch (error) {
+      // LevelDB removes files in the background.
+      if (error.code === "ENOENT") continue;
+      throw error;
+    }
+    fsyncSync(fd);
+    closeSync(fd);
+  }
+}
+
 /** A scan reports what it saw, so that a store which skips records is not taken for a fast one. */
-function checked(store, contestant, work) {
+function checked(store, contestant, work, path) {
   return {
+    settle: () => syncFiles(path),
     ...contestant,
     name: store.name,
     async run(messages, probe) {
@@ -93,7 +110,7 @@ async function runCase(one, directory, { rounds, share, stores, onRound }) {
         concurrency: CONCURRENCY,
         messages: messagesOf(store.name),
       };
-      contestants.push(checked(store, await start(path, work), work));
+      contestants.push(checked(store, await start(path, work), work, path));
     }
     for (const name of one.bare) contestants.push(bareLoop(name, directory, one.messageBytes));
     const timings = await interleave(contestants, {

@@ -21,13 +21,15 @@ export const settings = {
     "the same with 8 KiB pages; one multi-row insert, one UPDATE ... LIMIT n RETURNING and one DELETE over json_each per batch",
 };
 
-function openDatabase(directory, { pageBytes = 4096, synchronous = "NORMAL" } = {}) {
+function openDatabase(directory, { pageBytes = 4096, synchronous = "NORMAL", tuned = true } = {}) {
   const db = new Database(join(directory, "bench.db"));
-  db.pragma(`page_size = ${pageBytes}`);
-  db.pragma("locking_mode = EXCLUSIVE");
+  if (tuned) {
+    db.pragma(`page_size = ${pageBytes}`);
+    db.pragma("locking_mode = EXCLUSIVE");
+    db.pragma("cache_size = -65536");
+  }
   db.pragma("journal_mode = WAL");
   db.pragma(`synchronous = ${synchronous}`);
-  db.pragma("cache_size = -65536");
   return db;
 }
 
@@ -45,8 +47,8 @@ function pairs(first, payloads) {
   return values;
 }
 
-function appendSingly(directory, { payloads }, synchronous) {
-  const db = openLog(directory, { synchronous });
+function appendSingly(directory, { payloads }, options) {
+  const db = openLog(directory, options);
   const insert = db.prepare("INSERT INTO log (timestamp, payload) VALUES (?, ?)");
   return {
     run(messages) {
@@ -90,8 +92,8 @@ export const cases = {
     };
   },
 
-  "append-single": (directory, work) => appendSingly(directory, work, "NORMAL"),
-  "append-sync": (directory, work) => appendSingly(directory, work, "FULL"),
+  "append-single": (directory, work) => appendSingly(directory, work),
+  "append-sync": (directory, work) => appendSingly(directory, work, { synchronous: "FULL" }),
 
   scan(directory, { payloads, messages }) {
     const db = openLog(directory);
@@ -162,5 +164,34 @@ export const cases = {
       },
       close: () => db.close(),
     };
+  },
+};
+
+/** As most programs use it: the journal and synchronous are set, nothing else. */
+export const plain = {
+  name: "better-sqlite3 (plain)",
+  settings: {
+    "append-batch": "WAL, synchronous=NORMAL, transactions of one prepared insert per record",
+    "append-single": "WAL, synchronous=NORMAL, one insert per transaction",
+    "append-sync": "WAL, synchronous=FULL, one insert per transaction",
+  },
+  cases: {
+    "append-batch"(directory, { payloads }) {
+      const db = openLog(directory, { tuned: false });
+      const insert = db.prepare("INSERT INTO log (timestamp, payload) VALUES (?, ?)");
+      const insertAll = db.transaction(() => {
+        const nowMs = Date.now();
+        for (const payload of payloads) insert.run(nowMs, payload);
+      });
+      return {
+        run(messages) {
+          for (let done = 0; done < messages; done += payloads.length) insertAll();
+          return messages;
+        },
+        close: () => db.close(),
+      };
+    },
+    "append-single": (directory, work) => appendSingly(directory, work, { tuned: false }),
+    "append-sync": (directory, work) => appendSingly(directory, work, { tuned: false, synchronous: "FULL" }),
   },
 };

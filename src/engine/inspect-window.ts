@@ -90,9 +90,9 @@ export interface Damage {
   readonly position: number;
   /** Where the next intact batch stands, or the end of the stretch. */
   readonly end: number;
-  /** The offsets that may have stood there, `next` excluded; as narrow as they can be told. */
-  readonly firstOffset: number;
-  readonly nextOffset: number;
+  /** Whose batch it was, and the first and last offset that may have stood there; as far as it can be told. */
+  readonly streamId: number | undefined;
+  readonly offsets: readonly [number, number] | undefined;
   readonly reason: string;
 }
 
@@ -113,26 +113,28 @@ export async function* walkStretch(window: FileWindow, stretch: Stretch): AsyncG
     const suspect = await headerAt(window, position);
     const next = await findBatch(window, stretch, position + ALIGN_BYTES, offset);
     const end = next?.position ?? stretch.end;
-    const lost = { from: offset, to: next?.header.baseOffset ?? stretch.nextOffset };
+    const nextOffset = stretch.streamId === undefined ? stretch.nextOffset : (next?.header.baseOffset ?? stretch.nextOffset);
     // The header is believed where all that can be checked of it fits.
-    if (
+    const believed =
       suspect !== undefined &&
       position + batchFileBytes(suspect.bytes) === end &&
       isPlausible(suspect, stretch, offset) &&
-      suspect.baseOffset + suspect.span <= lost.to
-    ) {
-      lost.from = suspect.baseOffset;
-      lost.to = suspect.baseOffset + suspect.span;
+      suspect.baseOffset + suspect.span <= nextOffset;
+    if (believed) {
+      const { streamId, baseOffset, span } = suspect;
+      yield { damage: { position, end, streamId, offsets: [baseOffset, baseOffset + span - 1], reason: found } };
+    } else {
+      const known = stretch.streamId !== undefined && Number.isFinite(nextOffset);
+      const offsets = known ? ([offset, nextOffset - 1] as const) : undefined;
+      yield { damage: { position, end, streamId: stretch.streamId, offsets, reason: found } };
     }
-    yield { damage: { position, end, firstOffset: lost.from, nextOffset: lost.to, reason: found } };
     position = end;
-    if (stretch.streamId !== undefined) offset = lost.to;
+    if (stretch.streamId !== undefined && Number.isFinite(nextOffset)) offset = nextOffset;
   }
-  if (stretch.streamId !== undefined && offset < stretch.nextOffset && Number.isFinite(stretch.nextOffset)) {
-    const { end, nextOffset } = stretch;
-    yield {
-      damage: { position: end, end, firstOffset: offset, nextOffset, reason: `ends before offset ${nextOffset}` },
-    };
+  const { end, streamId, nextOffset } = stretch;
+  if (streamId !== undefined && offset < nextOffset && Number.isFinite(nextOffset)) {
+    const reason = `ends at offset ${offset}, not at ${nextOffset}`;
+    yield { damage: { position: end, end, streamId, offsets: [offset, nextOffset - 1], reason } };
   }
 }
 

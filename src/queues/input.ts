@@ -1,4 +1,4 @@
-import type { Codec } from "../api/codec.js";
+import { bytes, type Codec } from "../api/codec.js";
 import type { Headers, Input } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { Message } from "../api/message.js";
@@ -9,10 +9,13 @@ import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 /** Turns what callers pass into the parts of a record, and checks its size. */
 export class InputReader<I> {
   readonly #codec: Codec<I, unknown>;
+  /** Payloads are bytes, so a plain object can only be a message. */
+  readonly #takesObjects: boolean;
   readonly #payloadBytesMax: number;
 
   constructor(codec: Codec<I, unknown>, payloadBytesMax: number) {
     this.#codec = codec;
+    this.#takesObjects = (codec as unknown) === bytes();
     this.#payloadBytesMax = payloadBytesMax;
   }
 
@@ -23,7 +26,7 @@ export class InputReader<I> {
   read(input: Input<I>, key: string | Uint8Array | undefined, headers: Headers | undefined): RecordParts {
     const parts: RecordParts = { payload: "", key, headers, attributes: undefined };
     let value: unknown = input;
-    if (input instanceof Message || (this.#codec.name === "bytes" && isMessageInit(input))) {
+    if (input instanceof Message || (this.#takesObjects && isMessageInit(input))) {
       value = input.payload;
       if (input.key !== undefined) parts.key = checkMessageKey(input.key);
       if (input.headers !== undefined) parts.headers = checkMessageHeaders(input.headers);

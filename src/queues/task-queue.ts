@@ -1,8 +1,9 @@
-import type { Codec } from "../api/codec.js";
+import { bytes, type Codec } from "../api/codec.js";
 import type {
   Bytes,
   CommitOptions,
   DequeueOptions,
+  Durability,
   Duration,
   Enqueued,
   EnqueueOptions,
@@ -28,7 +29,7 @@ import {
   resolveTransactionNackOptions,
 } from "../api/options.js";
 import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
-import { ValueOperation } from "../engine/operation.js";
+import { type Operation, ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Change } from "./commit.js";
@@ -145,11 +146,33 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   }
 
   ack(task: TaskRef, options?: CommitOptions): Promise<void> {
-    return this.#ack([task], options);
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const durability = engine.durability(resolveCommitOptions(options).durability);
+      this.#checkOpen();
+      this.#stageAck([this.#state.claimLease(this.#token(task))], durability, resolve, reject);
+    });
   }
 
-  ackBatch(tasks: readonly TaskRef[], options?: CommitOptions): Promise<void> {
-    return this.#ack(tasks, options);
+  ackBatch(refs: readonly TaskRef[], options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const durability = engine.durability(resolveCommitOptions(options).durability);
+      checkBatch(refs);
+      this.#checkOpen();
+      if (refs.length === 0) {
+        resolve();
+        return;
+      }
+      const tasks: Outstanding[] = [];
+      try {
+        for (const ref of refs) tasks.push(this.#state.claimLease(this.#token(ref)));
+      } catch (error) {
+        for (const task of tasks) task.reserved = false;
+        throw error;
+      }
+      this.#stageAck(tasks, durability, resolve, reject);
+    });
   }
 
   nack(ref: TaskRef, options?: NackOptions): Promise<void> {
@@ -289,28 +312,21 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
 
   // --------------------------------------------------------------------------------------------------------- private
 
-  #ack(refs: readonly TaskRef[], options: CommitOptions | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      const state = this.#state;
-      const durability = engine.durability(resolveCommitOptions(options).durability);
-      checkBatch(refs);
-      this.#checkOpen();
-      const tasks: Outstanding[] = [];
-      try {
-        for (const ref of refs) tasks.push(state.claimLease(this.#token(ref)));
-        if (tasks.length === 0) {
-          resolve();
-          return;
-        }
-        engine.begin(0, 0, OPERATION_HEADER_BYTES + (tasks.length + 1) * VARINT_BYTES_MAX, true);
-      } catch (error) {
-        for (const task of tasks) task.reserved = false;
-        throw error;
-      }
-      state.stageAck(tasks);
-      engine.add(new Ack(state, tasks, durability, resolve, reject));
-    });
+  #stageAck(
+    tasks: readonly Outstanding[],
+    durability: Durability,
+    resolve: () => void,
+    reject: (error: Error) => void,
+  ): void {
+    const engine = this.#engine;
+    try {
+      engine.begin(0, 0, OPERATION_HEADER_BYTES + (tasks.length + 1) * VARINT_BYTES_MAX, true);
+    } catch (error) {
+      for (const task of tasks) task.reserved = false;
+      throw error;
+    }
+    this.#state.stageAck(tasks);
+    engine.add(new Ack(this.#state, tasks, durability, resolve, reject));
   }
 
   /** Stages an operation that settles a task which the caller has reserved. */
@@ -359,7 +375,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
         reject(error);
       },
     };
-    const started = engine.elapsedMs();
+    const started = waitMs > 0 ? engine.elapsedMs() : 0;
     if (waitMs > 0) {
       const giveUp = () => state.forget(receiver);
       const timer = engine.clock.setTimer(waitMs, giveUp, true);
@@ -385,7 +401,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     resolve: (tasks: Task<O>[]) => void,
     reject: (error: Error) => void,
   ): void {
-    const waitMs = Math.max(0, options.waitMs - (this.#engine.elapsedMs() - started));
+    const waitMs = options.waitMs > 0 ? Math.max(0, options.waitMs - (this.#engine.elapsedMs() - started)) : 0;
     try {
       this.#receive({ ...options, waitMs }, max, resolve, reject);
     } catch (error) {
@@ -395,6 +411,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
 
   /** The tasks with their payloads decoded. One that cannot be decoded goes to the dead letters; the others go on. */
   #decode(tasks: LeasedTask[]): LeasedTask<O>[] {
+    if ((this.#codec as unknown) === bytes()) return tasks as LeasedTask<O>[];
     const decoded: LeasedTask<O>[] = [];
     for (const task of tasks as LeasedTask<O>[]) {
       try {
@@ -460,8 +477,8 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
 const SCHEDULE_BYTES_MAX = OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX;
 
 /** An ack on its way through the log. */
-class Ack {
-  readonly durability: "sync" | "async";
+class Ack implements Operation {
+  readonly durability: Durability;
   readonly #state: TaskState;
   readonly #tasks: readonly Outstanding[];
   readonly settle: () => void;
@@ -470,7 +487,7 @@ class Ack {
   constructor(
     state: TaskState,
     tasks: readonly Outstanding[],
-    durability: "sync" | "async",
+    durability: Durability,
     resolve: () => void,
     reject: (error: Error) => void,
   ) {
