@@ -84,7 +84,8 @@ function describe(error: unknown): Report {
 /** The child's side. Ends with the parent: nothing is left behind when that is interrupted. */
 export function serveParent(experiments: Experiments): void {
   const send = (report: Report): void => {
-    if (process.connected) process.send?.(report);
+    // With a callback a failure is no event: when the parent has just gone, "disconnect" ends this process anyway.
+    if (process.connected) process.send?.(report, undefined, undefined, () => {});
   };
   process.once("disconnect", () => process.exit());
   // Not once: listening keeps this process alive until the parent lets go of it or kills it.
