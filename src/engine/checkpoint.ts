@@ -32,8 +32,10 @@ import { type CapturedQueue, segmentPath } from "./catalog.js";
 import { type Engine, isNoSpace } from "./engine.js";
 import type { LogTime } from "./queue-state.js";
 
-/** Log bytes read at a time. */
-const WINDOW_BYTES = 1024 * 1024;
+/**
+ * Log bytes moved at a time. Each step waits for a turn of the event loop, which under load is long: few large steps.
+ */
+const WINDOW_BYTES = 4 * 1024 * 1024;
 /** Bytes written to segments before the disk is asked to begin with them. */
 const EARLY_SYNC_BYTES = 8 * 1024 * 1024;
 /** A stream with less to store than this may share a segment ... */

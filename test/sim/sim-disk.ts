@@ -62,6 +62,8 @@ export class SimDisk implements Disk {
   capacityBytes: number;
   /** How many calls there have been: the number of the latest. */
   calls = 0;
+  /** Kinds of the calls that failed by a scheduled fault, in order. */
+  readonly faulted: CallKind[] = [];
   /** Called before a call takes effect; may call `halt`. */
   onCall: ((kind: CallKind, path: string, call: number) => void) | undefined;
 
@@ -400,6 +402,7 @@ export class SimDisk implements Disk {
     }
     this.#assertAlive();
     const fault = this.#faults.get(call) ?? this.#sticky.get(kind);
+    if (fault !== undefined) this.faulted.push(kind);
     if (fault?.sticky === true) this.#sticky.set(kind, fault);
     return { call, fault };
   }
