@@ -2,4 +2,12 @@ export { bytes, type Codec, json, text } from "./api/codec.js";
 export type * from "./api/contract.js";
 export { type ErrorCode, isVarveError, VarveError } from "./api/errors.js";
 export { Message, type MessageOptions, message } from "./api/message.js";
+export {
+  dumpFile,
+  type VerifyOptions,
+  type VerifyProblem,
+  type VerifyProgress,
+  type VerifyReport,
+  verifyDirectory,
+} from "./queues/inspect.js";
 export { open } from "./queues/open.js";

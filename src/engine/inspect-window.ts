@@ -113,7 +113,8 @@ export async function* walkStretch(window: FileWindow, stretch: Stretch): AsyncG
     const suspect = await headerAt(window, position);
     const next = await findBatch(window, stretch, position + ALIGN_BYTES, offset);
     const end = next?.position ?? stretch.end;
-    const nextOffset = stretch.streamId === undefined ? stretch.nextOffset : (next?.header.baseOffset ?? stretch.nextOffset);
+    const nextOffset =
+      stretch.streamId === undefined ? stretch.nextOffset : (next?.header.baseOffset ?? stretch.nextOffset);
     // The header is believed where all that can be checked of it fits.
     const believed =
       suspect !== undefined &&
