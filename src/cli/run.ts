@@ -18,11 +18,9 @@ export class Run<O = unknown> {
   constructor(options: O & CommonOptions) {
     this.options = options;
     this.out.closed.addEventListener("abort", () => this.#stop.abort(), { once: true });
-    // Once only: a second signal has its usual effect, for when the orderly end itself takes too long.
-    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => this.#interrupt(signal));
   }
 
-  /** Aborted by SIGINT and SIGTERM, and when nobody reads our output any more. */
+  /** Aborted by SIGINT and SIGTERM while a directory is open, and when nobody reads our output any more. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
@@ -33,9 +31,14 @@ export class Run<O = unknown> {
     return this.#interruptedBy === "SIGINT" ? 130 : 143;
   }
 
-  #interrupt(signal: "SIGINT" | "SIGTERM"): void {
-    this.#interruptedBy ??= signal;
-    this.#stop.abort();
+  /** From here on the first signal asks for an orderly end; a second one has its usual effect, should that take long. */
+  #listen(): void {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.once(signal, () => {
+        this.#interruptedBy ??= signal;
+        this.#stop.abort();
+      });
+    }
   }
 
   /** Prints data: one line of JSON, or the text that people get. */
@@ -59,6 +62,7 @@ export class Run<O = unknown> {
    */
   async withDirectory<T>(mode: "create" | "existing", body: (queue: MessageQueue) => Promise<T>): Promise<T> {
     const { dataDir, durability } = this.options;
+    this.#listen();
     const queue = await open(dataDir, { create: mode === "create", durability });
     let result: T;
     try {

@@ -1,7 +1,7 @@
 /** Commands about the directory as a whole, and the demonstration. */
 
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { runDemo } from "../../src/cli/demo.js";
@@ -80,8 +80,8 @@ test("verify finds nothing wrong in a sound directory and leaves it as it was", 
     const before = fingerprint(directory);
     const { code, stdout } = await varve(["verify", "-d", directory, "--json"]);
     const [report] = jsonLines(stdout);
-    assert.deepEqual([code, report.ok, report.problems], [0, true, []]);
-    assert.deepEqual(Object.keys(report), ["ok", "files", "bytes", "records", "problems"]);
+    assert.deepEqual([code, report.ok, report.problems, report.notes], [0, true, [], []]);
+    assert.deepEqual(Object.keys(report), ["ok", "files", "bytes", "records", "problems", "notes"]);
     assert.ok(report.files > 0 && report.bytes > 0 && report.records >= 2);
     assert.match((await varve(["verify", "-d", directory])).stdout, /^checked \d+ files, .*: no damage\n$/);
     assert.deepEqual(fingerprint(directory), before);
@@ -117,22 +117,25 @@ test("verify names the file and the place of damage, and exits with 5", () =>
 
 test("dump prints files readably", () =>
   withDirectory(async (directory) => {
-    await fill(directory);
-    const wal = join(directory, "wal");
-    const file = join(wal, readdirSync(wal).sort()[0] ?? assert.fail("there is no log file"));
+    await varve(["append", "events", "an easily found payload", "-d", directory]);
+    const segment = filesBelow(directory).find((path) => path.endsWith(".seg")) ?? assert.fail("there is no segment");
+    const file = join(directory, segment);
     const people = await varve(["dump", file]);
     assert.equal(people.code, 0);
-    assert.ok(people.stdout.length > 0);
+    assert.match(people.stdout, /^record {2}.*\boffset=0\b.*an easily found payload/m);
     const { code, stdout } = await varve(["dump", file, "--json"]);
     assert.equal(code, 0);
-    assert.ok(jsonLines(stdout).length > 0);
+    assert.ok(jsonLines(stdout).some((part) => part.type === "record" && part.offset === 0));
 
     const foreign = join(directory, "foreign");
     writeFileSync(foreign, "not varve's");
-    for (const path of [foreign, join(directory, "missing")]) {
+    for (const [path, expected] of [
+      [foreign, "ERR_NOT_VARVE"],
+      [join(directory, "missing"), "ERR_NOT_FOUND"],
+    ] as const) {
       const refused = await varve(["dump", path]);
-      assert.equal(refused.code, 1);
-      assert.match(refused.stderr, /^varve: E/);
+      assert.deepEqual([refused.code, refused.stdout], [1, ""]);
+      assert.match(refused.stderr, new RegExp(`^varve: ${expected} `));
     }
   }));
 

@@ -19,22 +19,21 @@ export function registerVerify(program: Command): void {
   action(withCommonOptions(command), async (run) => {
     const progress = new Progress(run.options);
     const report = await verifyDirectory(run.options.dataDir, {
-      onProgress: ({ bytes }) => progress.update(() => `${formatBytes(bytes)} checked`),
+      onProgress: ({ bytesDone, bytesTotal }) => {
+        progress.update(() => `checked ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`);
+      },
     }).finally(() => progress.clear());
-    const problems = report.problems.map(({ file, position, queue, offsets, reason }) => ({
-      file,
-      position: position ?? null,
-      queue: queue ?? null,
-      offsets: offsets ?? null,
-      reason,
-    }));
-    const { ok, files, bytes, records } = report;
-    await run.print({ ok, files, bytes, records, problems }, () =>
+    const { ok, files, bytes, records, notes } = report;
+    const problems = report.problems.map(({ file, position, queue, offsets, reason }) => {
+      return { file, position, queue, offsets, reason };
+    });
+    await run.print({ ok, files, bytes, records, problems, notes }, () =>
       [
+        ...notes.map((note) => run.paint("dim", `note: ${note}`)),
         ...problems.map(({ file, position, queue, offsets, reason }) => {
-          const place = position === null ? file : `${file} at byte ${position}`;
-          const cost = offsets === null ? "" : `, offsets ${offsets[0]} to ${offsets[1]}`;
-          return run.paint("red", `${place}: ${reason}${queue === null ? "" : ` (${queue}${cost})`}`);
+          const place = position === undefined ? file : `${file} at byte ${position}`;
+          const cost = offsets === undefined ? "" : `, offsets ${offsets[0]} to ${offsets[1]}`;
+          return run.paint("red", `${place}: ${reason}${queue === undefined ? "" : ` (${queue}${cost})`}`);
         }),
         `checked ${plural(files, "file")}, ${formatBytes(bytes)}, ${plural(records, "record")}: ${ok ? "no damage" : plural(problems.length, "problem")}`,
       ].join("\n"),
