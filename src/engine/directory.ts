@@ -170,7 +170,20 @@ async function createDirectory(
   const marker = { format: FORMAT, id, created: new Date(wallMs).toISOString() };
   await disk.syncDirectory(directory);
   await writeFileAtomically(disk, directory, path, [Buffer.from(`${JSON.stringify(marker)}\n`)]);
-  const parent = directory.slice(0, directory.lastIndexOf("/"));
-  if (parent !== "") await disk.syncDirectory(parent);
+  await syncAncestors(disk, directory);
   return { id };
+}
+
+/** Any of the folders above may have been made along with the directory, by this call or by one that was cut short. */
+async function syncAncestors(disk: Disk, directory: string): Promise<void> {
+  for (let end = directory.lastIndexOf("/"); end >= 0; end = directory.lastIndexOf("/", end - 1)) {
+    try {
+      await disk.syncDirectory(end === 0 ? "/" : directory.slice(0, end));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // One that we may not read was not made by us.
+      if (code !== "EACCES" && code !== "EPERM") throw error;
+    }
+    if (end === 0) return;
+  }
 }
