@@ -469,7 +469,8 @@ export class SimDisk implements Disk {
   #store(call: number, inode: SimInode, bytes: Uint8Array, position: number): number {
     const length = this.#fit(inode, position, bytes.length);
     if (length === 0) return 0;
-    const copy = bytes.slice(0, length);
+    // A copy whatever it is: `slice` of a Buffer is a view, and its owner uses it again.
+    const copy = new Uint8Array(bytes.subarray(0, length));
     const stamp = ++this.#stamp;
     this.#usedSectors -= inode.cache.sectors;
     inode.cache.write(copy, position);
