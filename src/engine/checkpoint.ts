@@ -168,7 +168,7 @@ export class Checkpointer {
     await this.#moveBatches(files);
     await this.#consolidate();
     await this.#syncSegments();
-    await engine.sync();
+    await engine.syncFiles();
     const { lsn, crc, walSeq, time } = captured;
     const { directoryId, catalog } = engine;
     const header = {

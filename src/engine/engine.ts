@@ -151,6 +151,9 @@ export class Engine implements ReaderContext {
   #syncTimer: { cancel(): void } | undefined;
   readonly #wakes = new Set<() => void>();
 
+  /** The log is being marked, or is durably marked, as one in which commits are acknowledged early. */
+  #noting = false;
+  #asyncNoted = false;
   #failure: VarveError | undefined;
   #diskFull = false;
   #closed = false;
@@ -213,8 +216,32 @@ export class Engine implements ReaderContext {
     return this.#closed;
   }
 
+  /** How a call that asks for `given` is committed. */
   durability(given: Durability | undefined): Durability {
+    if (given === "async" && this.options.durability === "sync" && !this.#asyncNoted) return this.#noteAsync();
     return given ?? this.options.durability;
+  }
+
+  /**
+   * Before anything in a `sync` directory is acknowledged early, the log must say, durably, that this may have happened:
+   * after a power cut, offsets then go on past those that may have been given out. Until it does, calls are `sync`.
+   */
+  #noteAsync(): Durability {
+    if (this.#failure === undefined && !this.#closed && !this.#noting) {
+      this.#noting = true;
+      try {
+        this.wal.markAsync();
+      } catch (error) {
+        throw readOnlyError(this.#fail("marking the log", error));
+      }
+      this.syncFiles().then(
+        () => {
+          this.#asyncNoted = true;
+        },
+        () => {}, // the failure is everybody's already
+      );
+    }
+    return "sync";
   }
 
   /** Calls `run` again when changes are taken once more. What waits is bounded. */
@@ -378,7 +405,7 @@ export class Engine implements ReaderContext {
       firstLsn: this.lsn + 1,
       generation: this.generation,
       prevCrc: this.crc,
-      async: this.options.durability === "async",
+      async: this.options.durability === "async" || this.#noting,
     };
     try {
       this.wal.begin(header, current.seq + 1);
@@ -407,6 +434,14 @@ export class Engine implements ReaderContext {
       if (this.#failure !== undefined) throw readOnlyError(this.#failure);
       await this.#startSync();
     }
+    if (this.#failure !== undefined) throw readOnlyError(this.#failure);
+  }
+
+  /** Makes the log files durable as they are now, also where no entry has been added. */
+  async syncFiles(): Promise<void> {
+    this.flush();
+    await this.#syncing;
+    await this.#startSync();
     if (this.#failure !== undefined) throw readOnlyError(this.#failure);
   }
 
@@ -582,8 +617,14 @@ export class Engine implements ReaderContext {
   }
 
   #applied(operations: Operation[], refs: BatchRef[]): void {
-    for (const ref of refs) ref.stream.add(ref);
-    for (const operation of operations) operation.apply();
+    try {
+      for (const ref of refs) ref.stream.add(ref);
+      for (const operation of operations) operation.apply();
+    } catch (error) {
+      // What is in the log and what is in memory differ now: nothing may be acknowledged any more.
+      this.#abandon(this.#unknown(this.#fail("applying a commit", error)));
+      throw error;
+    }
     const sync = this.options.durability === "sync";
     if (!sync) this.#show(refs);
     let late: Operation[] | undefined;
@@ -628,6 +669,7 @@ export class Engine implements ReaderContext {
         cause: error,
       });
       this.logger.error({ directory: this.directory, error }, `${doing} failed; no more changes are taken`);
+      this.wal.markFailed();
       this.#stalled = false;
       this.#unpark();
     }

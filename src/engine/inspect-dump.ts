@@ -26,6 +26,14 @@ export interface QueueDescriber {
   state(kind: number, input: Decoder): object;
 }
 
+/** By magic, the ending of such a file's name. */
+const FORMS: Readonly<Record<string, string>> = {
+  [WAL_MAGIC]: "wal",
+  [SEGMENT_MAGIC]: "seg",
+  VARVSNAP: "snap",
+  VARVEIDX: "idx",
+};
+
 /** Bytes of a key or payload that are shown. */
 const SHOWN_BYTES = 256;
 
@@ -35,10 +43,12 @@ export async function* dump(disk: Disk, path: string, describer: QueueDescriber)
     const window = new FileWindow(file);
     const at = await window.at(0, Math.min(8, window.size));
     const magic = window.buffer.toString("latin1", at, at + Math.min(8, window.size));
-    if (magic === WAL_MAGIC) yield* dumpLog(window, describer);
-    else if (magic === SEGMENT_MAGIC) yield* dumpSegment(window, describer);
-    else if (magic === "VARVSNAP") yield* dumpSnapshot(disk.readFile(path), describer);
-    else if (magic === "VARVEIDX") yield* dumpIndex(disk.readFile(path));
+    // A damaged magic is damage like any other: then the name says what the file should be.
+    const form = FORMS[magic] ?? path.slice(path.lastIndexOf(".") + 1);
+    if (form === "wal") yield* dumpLog(window, describer);
+    else if (form === "seg") yield* dumpSegment(window, describer);
+    else if (form === "snap") yield* dumpSnapshot(disk.readFile(path), describer);
+    else if (form === "idx") yield* dumpIndex(disk.readFile(path));
     else yield dumpJson(disk, path);
   } finally {
     file.close();

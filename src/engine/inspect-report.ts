@@ -46,6 +46,7 @@ export class Findings {
   #bytes = 0;
   #bytesDone = 0;
   #file = "";
+  #started = false;
 
   constructor(onProgress?: (progress: VerifyProgress) => void) {
     this.#onProgress = onProgress;
@@ -78,6 +79,11 @@ export class Findings {
     this.#bytes += bytes;
   }
 
+  /** No more files will be: from now on progress can be told. */
+  start(): void {
+    this.#started = true;
+  }
+
   begin(file: string): void {
     this.#file = file;
   }
@@ -85,7 +91,7 @@ export class Findings {
   /** Bytes of the current file have been read. */
   progress(bytes: number): void {
     this.#bytesDone = Math.min(this.#bytes, this.#bytesDone + bytes);
-    this.#onProgress?.({ file: this.#file, bytesDone: this.#bytesDone, bytesTotal: this.#bytes });
+    if (this.#started) this.#onProgress?.({ file: this.#file, bytesDone: this.#bytesDone, bytesTotal: this.#bytes });
   }
 
   report(): VerifyReport {
@@ -104,17 +110,18 @@ export class Findings {
 }
 
 /** Runs the check of one file: an error of the operating system is a finding, and does not keep others from being checked. */
-export async function guarded(findings: Findings, file: string, check: () => Promise<void> | void): Promise<void> {
+export async function guarded(
+  findings: Findings,
+  file: string,
+  check: () => Promise<void> | void,
+  report: (reason: string) => void = (reason) => findings.problem(file, undefined, reason),
+): Promise<void> {
   findings.begin(file);
   try {
     await check();
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === undefined) throw error;
-    findings.problem(
-      file,
-      undefined,
-      code === "ENOENT" ? "the file is missing" : `the file cannot be read: ${message}`,
-    );
+    report(code === "ENOENT" ? "the file is missing" : `the file cannot be read: ${message}`);
   }
 }

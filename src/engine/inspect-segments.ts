@@ -40,15 +40,15 @@ export async function inspectSegment(
 ): Promise<void> {
   const { disk, findings } = inspection;
   const sorted = [...runs].sort((a, b) => a.run.position - b.run.position);
-  const walked = new Set<OwnedRun>();
-  await guarded(findings, segment.path, async () => {
+  let done = 0;
+  const check = async () => {
     const file = disk.openFile(segment.path, "read");
     try {
       const window = new FileWindow(file, (bytes) => findings.progress(bytes));
       await checkHeader(inspection, window, segment, sorted);
       let end = SEGMENT_HEADER_BYTES;
-      for (const owned of sorted) {
-        walked.add(owned);
+      for (; done < sorted.length; done++) {
+        const owned = sorted[done]!;
         const { run, queue } = owned;
         if (run.position < end || run.position + run.bytes > segment.bytes) {
           const reason = `the snapshot places a run at bytes ${run.position} to ${run.position + run.bytes}, which are not its own`;
@@ -66,9 +66,15 @@ export async function inspectSegment(
     } finally {
       file.close();
     }
+  };
+  await guarded(findings, segment.path, check, (reason) => {
+    // Every queue is told what it has lost.
+    for (const { run, queue, covers } of sorted.slice(done)) {
+      findings.problem(segment.path, undefined, reason, queue, [run.first, run.next - 1]);
+      covers(run.first, run.next);
+    }
+    if (sorted.length === 0) findings.problem(segment.path, undefined, reason);
   });
-  // Told once, for the file: it cannot be read.
-  for (const owned of sorted) if (!walked.has(owned)) owned.covers(owned.run.first, owned.run.next);
 }
 
 async function checkHeader(

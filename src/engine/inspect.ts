@@ -140,6 +140,7 @@ class DirectoryInspection {
     for (const segment of segments.keys()) {
       if (segment.sharedId === 0) this.#expect(indexPath(segment), true);
     }
+    this.#findings.start();
     this.#catalog = catalog;
     const log = {
       disk: this.#disk,
@@ -164,6 +165,7 @@ class DirectoryInspection {
   async #inspectWithoutSnapshot(sources: readonly WalSource[]): Promise<void> {
     const segments = this.#loneSegments();
     for (const { path } of [...sources, ...segments]) this.#expect(path);
+    this.#findings.start();
     for (const source of sources) await this.#inspectLoneLog(source);
     for (const { path } of segments) await inspectLoneSegment(this.#segmentInspection, path, undefined);
   }

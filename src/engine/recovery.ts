@@ -16,7 +16,7 @@ import type { Disk } from "../storage/disk.js";
 import { FileCache } from "../storage/file-cache.js";
 import { decodeSnapshot, isSnapshotName, type Snapshot, snapshotPath } from "../storage/snapshot.js";
 import type { Stream } from "../storage/stream.js";
-import { Wal, type WalFile } from "../storage/wal.js";
+import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
 import { Catalog } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
@@ -80,7 +80,9 @@ export async function openDirectory(
     elapsedMs: last.elapsedMs,
   });
   for (const state of catalog.loaded()) state.resume(last, engine.time());
-  if (sources.length > 0 && mayHaveLostRecords(end, bootId)) {
+  const failedMark = `${walDirectory}/${FAILED_MARK}`;
+  const failed = disk.size(failedMark) !== undefined;
+  if (sources.length > 0 && mayHaveLostRecords(end, bootId, failed)) {
     // As many records as all log files can hold: offsets go on past them, so that none is ever given out twice.
     const lost = Math.ceil((WAL_FILES_MAX * options.walFileBytes) / RECORD_BYTES_MIN);
     for (const entry of catalog.entries) {
@@ -100,6 +102,7 @@ export async function openDirectory(
       if (engine.failure !== undefined) throw engine.failure;
       options.logger.info({ directory, ...report }, "recovered after an unclean stop");
     }
+    if (failed) disk.unlink(failedMark);
     return { engine, checkpointer, report };
   } catch (error) {
     wal.close();
@@ -109,13 +112,13 @@ export async function openDirectory(
 }
 
 /**
- * A power cut (the operating system has restarted) may have taken acknowledged records with it when commits did not
- * wait to be durable.
+ * Where commits did not wait to be durable, a power cut (the operating system has restarted) or a failed write may have
+ * taken acknowledged records with it.
  */
-function mayHaveLostRecords(end: WalEnd, bootId: string): boolean {
+function mayHaveLostRecords(end: WalEnd, bootId: string, failed: boolean): boolean {
   const { header } = end;
   if (header === undefined) return true;
-  return header.async && (bootId === "" || header.bootId !== bootId);
+  return header.async && (failed || bootId === "" || header.bootId !== bootId);
 }
 
 function readSnapshot(disk: Disk, directory: string): Snapshot {

@@ -1,4 +1,4 @@
-import { bytes, type Codec } from "../api/codec.js";
+import { bytes, type Codec, text } from "../api/codec.js";
 import type { Headers, Input } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { Message } from "../api/message.js";
@@ -9,13 +9,13 @@ import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 /** Turns what callers pass into the parts of a record, and checks its size. */
 export class InputReader<I> {
   readonly #codec: Codec<I, unknown>;
-  /** Payloads are bytes, so a plain object can only be a message. */
+  /** Payloads are strings or bytes, so a plain object can only be a message. */
   readonly #takesObjects: boolean;
   readonly #payloadBytesMax: number;
 
   constructor(codec: Codec<I, unknown>, payloadBytesMax: number) {
     this.#codec = codec;
-    this.#takesObjects = (codec as unknown) === bytes();
+    this.#takesObjects = (codec as unknown) === bytes() || (codec as unknown) === text();
     this.#payloadBytesMax = payloadBytesMax;
   }
 

@@ -1,7 +1,8 @@
 /**
  * One reader's durable progress over a stream of tasks: a cursor, and the outstanding tasks, which have been delivered
- * or postponed and are not done. Everything behind the cursor that is not outstanding is done. So memory follows the
- * work in flight, never the backlog.
+ * or postponed and are not done. Everything behind the cursor that is not outstanding is done; a task that was scheduled
+ * may be done before the cursor gets to it, and is kept in mind until then. So memory follows the work in flight, never
+ * the backlog.
  *
  *   leased    handed out; comes back when its time is up
  *   waiting   for its time: scheduled, or in backoff after a failure
@@ -66,8 +67,8 @@ export class Ledger {
   readonly byLease = new TimeHeap<Outstanding>();
   readonly byElapsed = new TimeHeap<Outstanding>();
   readonly byWall = new TimeHeap<Outstanding>();
-  /** Outstanding tasks at or behind the cursor: scheduled before they were reached. */
-  ahead = 0;
+  /** Offsets from the cursor on that it will pass over: scheduled before they were reached, whatever became of them. */
+  readonly ahead = new Set<number>();
 
   constructor(cursor: number) {
     this.cursor = cursor;
@@ -100,21 +101,30 @@ export class Ledger {
   /** Moves the cursor up to `offset`, past tasks that are outstanding or not there. */
   advance(offset: number): void {
     if (offset <= this.cursor) return;
-    if (this.ahead > 0) {
-      if (offset - this.cursor < this.outstanding.size) {
-        for (let at = this.cursor; at < offset; at++) if (this.outstanding.has(at)) this.ahead--;
-      } else {
-        for (const at of this.outstanding.keys()) if (at >= this.cursor && at < offset) this.ahead--;
-      }
+    if (offset - this.cursor < this.ahead.size) {
+      for (let at = this.cursor; at < offset; at++) this.ahead.delete(at);
+    } else {
+      for (const at of this.ahead) if (at < offset) this.ahead.delete(at);
     }
     this.cursor = offset;
+  }
+
+  /** How many offsets below `offset` the cursor will pass over. */
+  aheadBelow(offset: number): number {
+    let count = 0;
+    if (offset - this.cursor < this.ahead.size) {
+      for (let at = this.cursor; at < offset; at++) if (this.ahead.has(at)) count++;
+    } else {
+      for (const at of this.ahead) if (at < offset) count++;
+    }
+    return count;
   }
 
   /** Postpones a task that was never delivered. */
   schedule(offset: number, at: number, wall: boolean, wallAt: number): void {
     const task = new Outstanding(offset);
     this.outstanding.set(offset, task);
-    if (offset >= this.cursor) this.ahead++;
+    if (offset >= this.cursor) this.ahead.add(offset);
     this.#wait(task, at, wall, wallAt);
   }
 
@@ -124,8 +134,6 @@ export class Ledger {
       this.#leave(task);
     } else {
       this.outstanding.set(task.offset, task);
-      // Counted, so that advancing past it takes it off again.
-      if (task.offset >= this.cursor) this.ahead++;
       this.advance(task.offset + 1);
     }
     task.phase = TaskPhase.Leased;
@@ -154,7 +162,6 @@ export class Ledger {
     this.#leave(task);
     task.phase = TaskPhase.Done;
     this.outstanding.delete(task.offset);
-    if (task.offset >= this.cursor) this.ahead--;
   }
 
   /** Makes waiting tasks ready whose time has come. Not logged: it follows from the clock. */
@@ -196,18 +203,22 @@ export class Ledger {
     for (const task of this.leased) encodeTask(output, task);
     for (const task of this.ready) encodeTask(output, task);
     for (const task of this.outstanding.values()) if (task.phase === TaskPhase.Waiting) encodeTask(output, task);
+    const done = [...this.ahead].filter((offset) => !this.outstanding.has(offset));
+    output.varint(done.length);
+    for (const offset of done) output.varint(offset);
   }
 
   static decode(input: Decoder): Ledger {
     const ledger = new Ledger(input.varint());
     for (let count = input.varint(); count > 0; count--) ledger.#restore(decodeTask(input));
+    for (let count = input.varint(); count > 0; count--) ledger.ahead.add(input.varint());
     return ledger;
   }
 
   #restore(task: Outstanding): void {
     if (this.outstanding.has(task.offset)) throw new MalformedError(`task ${task.offset} stands twice`);
     this.outstanding.set(task.offset, task);
-    if (task.offset >= this.cursor) this.ahead++;
+    if (task.offset >= this.cursor) this.ahead.add(task.offset);
     if (task.phase === TaskPhase.Ready) {
       this.ready.add(task);
       return;

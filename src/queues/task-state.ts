@@ -360,7 +360,7 @@ export class TaskState implements QueueState {
       const { record } = reader;
       const { offset } = record;
       this.#taken = offset + 1;
-      if (ledger.ahead > 0 && ledger.outstanding.has(offset)) continue;
+      if (ledger.ahead.has(offset)) continue;
       const task = new Outstanding(offset);
       const attributes = record.attributes();
       if (attributes !== undefined) task.limit = decodeTaskAttributes(attributes).limit;
@@ -680,17 +680,8 @@ export class TaskState implements QueueState {
   get ready(): number {
     const { ledger, tasks } = this;
     const from = Math.max(ledger.cursor, this.#taken);
-    const ahead = this.#taken > ledger.cursor ? this.#aheadOf(from) : ledger.ahead;
+    const ahead = ledger.ahead.size - ledger.aheadBelow(from);
     return Math.max(0, tasks.recordsBetween(from, tasks.next) - ahead) + ledger.ready.size;
-  }
-
-  /** Scheduled tasks at or behind an offset that is above the cursor. */
-  #aheadOf(from: number): number {
-    const { ledger } = this;
-    let ahead = ledger.ahead;
-    if (ahead === 0) return 0;
-    for (let at = ledger.cursor; at < from; at++) if (ledger.outstanding.has(at)) ahead--;
-    return ahead;
   }
 
   get deadCount(): number {
@@ -709,7 +700,7 @@ export class TaskState implements QueueState {
     if (first !== undefined) oldestReadyAge = elapsed - first.since;
     if (ready > ledger.ready.size) {
       let offset = tasks.skipGaps(Math.max(ledger.cursor, this.#taken));
-      while (ledger.ahead > 0 && ledger.outstanding.has(offset)) offset++;
+      while (ledger.ahead.has(offset)) offset++;
       oldestReadyAge = Math.max(oldestReadyAge, wall - tasks.timestampAt(offset));
     }
     const longest = ledger.leased.values().next().value;

@@ -231,6 +231,7 @@ export class WalReader {
       try {
         const window = new Window(file);
         const from = later === index ? position : FILE_HEADER_BYTES;
+        if (later === index) tornBytes += await tornEntryBytes(window, position, generation, lsn);
         for await (const header of intactEntries(window, from, generation, lsn)) {
           if (header.watermark >= lsn) throw damaged(sources[index]!.path, position, lsn, header.lsn);
           tornBytes += entryBytes(header);
@@ -250,6 +251,16 @@ function damaged(path: string, position: number, lsn: number, voucher: number): 
       "was durable. Nothing was changed. 'varve verify' shows the extent of the damage.",
     { details: { file: path, position, lsn } },
   );
+}
+
+/** Bytes of entry `lsn` where it should stand, when its header is there but not all of the rest. */
+async function tornEntryBytes(window: Window, position: number, generation: number, lsn: number): Promise<number> {
+  const at = await window.at(position, ENTRY_HEADER_BYTES);
+  if (at < 0) return 0;
+  const header = readEntryHeader(window.buffer, at);
+  if (header.generation !== generation || header.lsn !== lsn) return 0;
+  const intact = (await window.at(position, entryBytes(header))) >= 0 && entryIsIntact(window.buffer, at, header);
+  return intact ? 0 : Math.min(entryBytes(header), window.size - position);
 }
 
 /** Entries at or above `lsn` at any aligned position behind `from`. Their bulk part may be damaged. */

@@ -13,11 +13,15 @@ import type { BatchRef } from "./stream.js";
 import { encodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "./wal-format.js";
 
 const GROW_BYTES = 1024 * 1024;
+/** Its presence says that a write or sync of the log failed. */
+export const FAILED_MARK = "failed";
 /** Files kept for reuse beyond the ones in use. */
 const SPARE_FILES_MAX = 4;
 
 export interface WalFile {
   readonly seq: number;
+  /** Undefined for a file of an earlier life. */
+  header: WalFileHeader | undefined;
   readonly file: DiskFile;
   /** Where the next entry goes. */
   position: number;
@@ -112,6 +116,7 @@ export class Wal {
     const file = this.#disk.openFile(Wal.path(this.#directory, seq), "write");
     const wal = {
       seq,
+      header: undefined,
       file,
       position: 0,
       allocated: file.size(),
@@ -139,8 +144,10 @@ export class Wal {
       this.#disk.rename(spare, path);
       file = this.#disk.openFile(path, "write");
     }
+    const { directoryId, bootId } = this.#options;
     const wal: WalFile = {
       seq,
+      header: { ...header, seq, directoryId, bootId },
       file,
       position: FILE_HEADER_BYTES,
       allocated: Math.min(file.size(), this.#options.fileBytes),
@@ -153,8 +160,7 @@ export class Wal {
     };
     try {
       if (wal.allocated < this.growBytes) this.#grow(file, wal, this.growBytes);
-      const { directoryId, bootId } = this.#options;
-      this.#writeAll(file, encodeFileHeader({ ...header, seq, directoryId, bootId }), 0, FILE_HEADER_BYTES, 0);
+      this.#writeHeader(wal);
     } catch (error) {
       file.close();
       // Not a log file until its header stands: out of the way, so that the next try starts afresh.
@@ -162,6 +168,27 @@ export class Wal {
       throw error;
     }
     this.files.push(wal);
+  }
+
+  /** Notes in the current file, to be made durable by the next sync, that commits may be acknowledged before they are. */
+  markAsync(): void {
+    const wal = this.current;
+    if (wal.header === undefined || wal.header.async) return;
+    wal.header = { ...wal.header, async: true };
+    wal.dirty = true;
+    this.#writeHeader(wal);
+  }
+
+  /**
+   * Notes, as well as that can be, that writing or syncing failed: pages that the operating system then gave up may be
+   * missing although it has not restarted.
+   */
+  markFailed(): void {
+    try {
+      this.#disk.openFile(`${this.#directory}/${FAILED_MARK}`, "create").close();
+    } catch {
+      // Noted already, or the disk takes nothing at all any more.
+    }
   }
 
   get hasSpare(): boolean {
@@ -252,6 +279,11 @@ export class Wal {
     while (this.#disk.size(spare) !== undefined);
     this.#disk.rename(path, spare);
     this.#spares.push(spare);
+  }
+
+  /** All that a header says stands in its first sector, so it can be written again in place. */
+  #writeHeader(wal: WalFile): void {
+    this.#writeAll(wal.file, encodeFileHeader(wal.header!), 0, FILE_HEADER_BYTES, 0);
   }
 
   #grow(file: DiskFile, extent: { allocated: number }, end: number): void {
