@@ -45,7 +45,11 @@ export async function inspectSegment(
     const file = disk.openFile(segment.path, "read");
     try {
       const window = new FileWindow(file, (bytes) => findings.progress(bytes));
-      await checkHeader(inspection, window, segment, sorted);
+      if (!(await checkHeader(inspection, window, segment, sorted))) {
+        // Reading refuses the whole file.
+        for (const { run, covers } of sorted) covers(run.first, run.next);
+        return;
+      }
       let end = SEGMENT_HEADER_BYTES;
       for (; done < sorted.length; done++) {
         const owned = sorted[done]!;
@@ -77,14 +81,15 @@ export async function inspectSegment(
   });
 }
 
+/** False when the header is not this segment's. */
 async function checkHeader(
   { findings, directoryId }: SegmentInspection,
   window: FileWindow,
   segment: Segment,
   runs: readonly OwnedRun[],
-): Promise<void> {
+): Promise<boolean> {
   // The first run's reader finds that the file is too short.
-  if (window.size < SEGMENT_HEADER_BYTES && runs.length > 0) return;
+  if (window.size < SEGMENT_HEADER_BYTES && runs.length > 0) return true;
   const at = await window.at(0, Math.min(SEGMENT_HEADER_BYTES, window.size));
   const header = window.buffer.subarray(at, at + Math.min(SEGMENT_HEADER_BYTES, window.size));
   const own = segment.sharedId === 0 ? runs[0] : undefined;
@@ -93,8 +98,11 @@ async function checkHeader(
   if (reason === undefined && own !== undefined && getU64(header, 24) !== own.run.first) {
     reason = `begins at offset ${getU64(header, 24)}, not ${own.run.first}`;
   }
-  if (reason !== undefined)
-    findings.problem(segment.path, 0, reason, own?.queue, own && [own.run.first, own.run.next - 1]);
+  if (reason === undefined) return true;
+  const cost =
+    own === undefined && runs.length > 0 ? `${reason}; none of the ${runs.length} runs in it can be read` : reason;
+  findings.problem(segment.path, 0, cost, own?.queue, own && [own.run.first, own.run.next - 1]);
+  return false;
 }
 
 async function checkRun(inspection: SegmentInspection, window: FileWindow, owned: OwnedRun): Promise<void> {
