@@ -41,5 +41,6 @@ export interface DiskFile {
   /** fdatasync, in the thread pool. */
   sync(): Promise<void>;
   truncate(length: number): Promise<void>;
+  /** Never fails. */
   close(): void;
 }

@@ -185,7 +185,7 @@ class NodeFile implements DiskFile {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.#inFlight === 0) fs.closeSync(this.#fd);
+    if (this.#inFlight === 0) closeQuietly(this.#fd);
   }
 
   /** Runs one operation of the thread pool. Callbacks, because Node's own promise API costs several times as much. */
@@ -194,7 +194,7 @@ class NodeFile implements DiskFile {
       this.#assertOpen();
       this.#inFlight++;
       const done = (error: Error | null, value?: T) => {
-        if (--this.#inFlight === 0 && this.#closed) fs.closeSync(this.#fd);
+        if (--this.#inFlight === 0 && this.#closed) closeQuietly(this.#fd);
         if (error) reject(error);
         else resolve(value as T);
       };
@@ -215,4 +215,13 @@ type Done<T> = (error: Error | null, value?: T) => void;
 
 function ioError(code: string, message: string, path: string): Error {
   return Object.assign(new Error(`${code}: ${message}`), { code, path });
+}
+
+/** What counts has been synced; after close(2), whatever it says, the descriptor is gone and there is nothing to be done. */
+function closeQuietly(fd: number): void {
+  try {
+    fs.closeSync(fd);
+  } catch {
+    // Said above.
+  }
 }

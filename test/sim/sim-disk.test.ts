@@ -467,11 +467,11 @@ test("failAt fails one call of any kind, once", async () => {
   }
 });
 
-test("a failed close closes all the same", () => {
+test("a close never fails", () => {
   const disk = newDisk();
   const file = durableFile(disk, "/f", "a");
   disk.failAt(disk.calls + 1, { errno: "EIO" });
-  assert.throws(() => file.close(), { code: "EIO" });
+  file.close();
   assert.throws(() => file.size(), { code: "EBADF" });
 });
 

@@ -93,7 +93,7 @@ export class SimDisk implements Disk {
 
   // Faults.
 
-  /** Makes one call fail. */
+  /** Makes one call fail, unless it is a `close`, which never does. */
   failAt(call: number, fault: SimFault): void {
     this.#faults.set(call, fault);
   }
@@ -401,7 +401,7 @@ export class SimDisk implements Disk {
       this.halt();
     }
     this.#assertAlive();
-    const fault = this.#faults.get(call) ?? this.#sticky.get(kind);
+    const fault = kind === "close" ? undefined : (this.#faults.get(call) ?? this.#sticky.get(kind));
     if (fault !== undefined) this.faulted.push(kind);
     if (fault?.sticky === true) this.#sticky.set(kind, fault);
     return { call, fault };
