@@ -191,6 +191,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     for (;;) {
       if (signal?.aborted === true) return;
       if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);
+      const { visible } = stream;
       const { records, found } = this.#take(reader, maxBytes, start.timestamp);
       if (records.length > 0) {
         mayJump = false;
@@ -201,7 +202,8 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       } else if (found === "end") {
         if (this.#state.ended !== undefined) return;
         if (!follow) return;
-        await this.#state.readable(reader.position, signal);
+        // Offsets below `visible` may have been passed over: nothing will ever stand there.
+        await this.#state.readable(Math.max(reader.position, visible), signal);
       }
     }
   }
