@@ -7,7 +7,7 @@
  * behind it are found by looking for the next intact batch.
  */
 
-import { VarveError } from "../api/errors.js";
+import { isVarveError, VarveError } from "../api/errors.js";
 import {
   BATCH_HEADER_BYTES,
   type BatchHeader,
@@ -117,8 +117,19 @@ export class StreamReader {
     }
   }
 
-  /** Fetches the bytes that `next()` asked for. */
+  /**
+   * Fetches the bytes that `next()` asked for.
+   * @throws VarveError `ERR_IO`, `ERR_CORRUPT`
+   */
   async load(): Promise<void> {
+    try {
+      await this.#load();
+    } catch (error) {
+      throw readError(this.#stream, error);
+    }
+  }
+
+  async #load(): Promise<void> {
     const run = this.#stream.runFor(this.#wanted);
     if (run !== undefined) {
       if (run !== this.#run) await this.#locate(run);
@@ -428,4 +439,10 @@ function damaged(path: string, position: number, from: number, to: number | unde
       "What stands before and behind is intact.",
     { details: { file: path, position, from, to } },
   );
+}
+
+function readError(stream: Stream, error: unknown): VarveError {
+  if (isVarveError(error)) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  return new VarveError("ERR_IO", `${stream.directory}: reading failed (${reason})`, { cause: error });
 }
