@@ -14,7 +14,7 @@ import type { Segment } from "../storage/segment.js";
 import { decodeSnapshot, isSnapshotName, type Snapshot, snapshotPath } from "../storage/snapshot.js";
 import type { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
-import { Wal } from "../storage/wal.js";
+import { FAILED_MARK, Wal } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES } from "../storage/wal-format.js";
 import type { WalEntry, WalSource } from "../storage/wal-reader.js";
 import { Catalog, type CatalogEntry } from "./catalog.js";
@@ -533,12 +533,14 @@ class DirectoryInspection {
   }
 
   #noteFiles(folder: string, depth: number): void {
+    const findings = this.#findings;
     for (const name of this.#list(folder).sort()) {
       const path = `${folder}/${name}`;
       if (this.#named.has(path)) continue;
-      if (/^\d+\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name)) this.#findings.note(`${path}: nothing refers to it`);
+      if (path === `${this.#directory}/wal/${FAILED_MARK}`) findings.note(`${path}: a write or sync of the log failed`);
+      else if (/^\d+\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name)) findings.note(`${path}: nothing refers to it`);
       else if (depth > 0 && this.#isFolder(path)) this.#noteFiles(path, depth - 1);
-      else this.#findings.note(`${path}: not of varve`);
+      else findings.note(`${path}: not of varve`);
     }
   }
 

@@ -43,7 +43,8 @@ export const describer: QueueDescriber = {
       token: token(task.tokenHigh, task.tokenLow),
       failures: task.failures,
     }));
-    return { config, cursor: ledger.cursor, outstanding, exhumed };
+    const doneAhead = [...ledger.ahead].filter((offset) => !ledger.outstanding.has(offset));
+    return { config, cursor: ledger.cursor, outstanding, doneAhead, exhumed };
   },
 };
 

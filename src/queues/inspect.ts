@@ -139,20 +139,26 @@ export const inspector: QueueInspector = {
     if (!(state instanceof TaskState)) {
       yield { from: stream.head, to: stream.next };
     } else if (stream === state.tasks) {
-      const { cursor, outstanding } = state.ledger;
+      const { cursor, outstanding, ahead } = state.ledger;
       const behind = [...outstanding.keys()].filter((offset) => offset < cursor);
       for (const offset of behind.sort((a, b) => a - b)) yield { from: offset, to: offset + 1 };
-      yield { from: cursor, to: stream.next };
+      const done = [...ahead].filter((offset) => !outstanding.has(offset));
+      yield* without(cursor, stream.next, done);
     } else {
-      let at = stream.head;
-      for (const offset of [...state.exhumed].sort((a, b) => a - b)) {
-        if (offset > at) yield { from: at, to: offset };
-        at = Math.max(at, offset + 1);
-      }
-      yield { from: at, to: stream.next };
+      yield* without(stream.head, stream.next, [...state.exhumed]);
     }
   },
 };
+
+/** [from, to) without the offsets of what is gone. */
+function* without(from: number, to: number, gone: readonly number[]): Generator<OffsetRange> {
+  let at = from;
+  for (const offset of [...gone].sort((a, b) => a - b)) {
+    if (offset > at) yield { from: at, to: offset };
+    at = Math.max(at, offset + 1);
+  }
+  yield { from: at, to };
+}
 
 function taskProblem(task: Outstanding, tasks: Stream): string | undefined {
   if (task.offset >= tasks.next) return `task ${task.offset} is outstanding, but the tasks end at ${tasks.next}`;

@@ -335,6 +335,7 @@ test("what nothing refers to and what is not varve's is noted", async () => {
     writeFileSync(join(directory, "log", "events", "99999999999999999999.seg"), "");
     writeFileSync(join(directory, "snap", "0000000000000001.snap.tmp"), "");
     mkdirSync(join(directory, "log", "events", "odd"));
+    writeFileSync(join(directory, "wal", "failed"), "");
     writeFileSync(join(directory, "log", "events", "odd", "thing"), "");
     const [segment] = filesIn(directory, "log/events", /\.seg$/);
     writeFileSync(join(directory, segment!), Buffer.alloc(100), { flag: "a" });
@@ -345,6 +346,7 @@ test("what nothing refers to and what is not varve's is noted", async () => {
       /99999999999999999999\.seg: nothing refers to it/,
       /0000000000000001\.snap\.tmp: nothing refers to it/,
       /odd\/thing: not of varve/,
+      /wal\/failed: a write or sync of the log failed/,
       /100 bytes behind the end/,
     ];
     for (const pattern of named)
