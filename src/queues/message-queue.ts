@@ -206,7 +206,8 @@ export class EmbeddedMessageQueue implements MessageQueue {
       engine.endOperation();
       let state: QueueState;
       engine.add({
-        durability: engine.options.durability,
+        // Always: were a queue lost with what it holds, its successor would give out the same offsets again.
+        durability: "sync",
         apply: () => {
           state = catalog.create(kind, name, id, streamIds, config);
         },
