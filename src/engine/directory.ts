@@ -110,9 +110,10 @@ export async function readMarker(
 ): Promise<DirectoryMarker> {
   const path = `${directory}/${MARKER}`;
   if (disk.size(path) === undefined) return await createDirectory(disk, directory, path, random, wallMs);
+  const text = disk.readFile(path).toString("utf8");
   let marker: { format?: unknown; id?: unknown };
   try {
-    marker = JSON.parse(disk.readFile(path).toString("utf8")) as typeof marker;
+    marker = JSON.parse(text) as typeof marker;
   } catch (cause) {
     throw new VarveError(
       "ERR_CORRUPT",
