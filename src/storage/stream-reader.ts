@@ -103,13 +103,14 @@ export class StreamReader {
         if (record.offset < this.#wanted) continue;
         if (record.offset >= limit) {
           // Cannot be given yet: stand before it again.
-          record.leave();
+          this.#leaveBatch();
           return "end";
         }
         this.#wanted = record.offset + 1;
         return "record";
       }
-      record.leave();
+      // With records left, the memory that they stood in was taken away.
+      if (record.left > 0) this.#leaveBatch();
       if (this.#wanted < this.#stream.head) this.#wanted = this.#stream.head;
       if (this.#wanted >= limit) return "end";
       const entered = this.#enter(limit);
@@ -143,6 +144,12 @@ export class StreamReader {
     const ref = this.#stream.recent[this.#stream.recentIndexFor(this.#wanted)];
     if (ref === undefined) return;
     await this.#fillFromWal(ref);
+  }
+
+  /** Leaves a batch before its end: it must be looked for again, as the place in the run is behind it already. */
+  #leaveBatch(): void {
+    this.record.leave();
+    this.#run = undefined;
   }
 
   /** True while the memory that the current batch stands in still holds it. */
