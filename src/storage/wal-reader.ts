@@ -68,13 +68,14 @@ export interface WalEnd extends WalPoint {
 class Window {
   readonly #file: DiskFile;
   readonly size: number;
-  buffer = Buffer.allocUnsafeSlow(WINDOW_BYTES);
+  buffer: Buffer;
   #start = 0;
   #end = 0;
 
   constructor(file: DiskFile) {
     this.#file = file;
     this.size = file.size();
+    this.buffer = Buffer.allocUnsafeSlow(Math.min(WINDOW_BYTES, this.size));
   }
 
   /** How far `buffer` holds bytes of the file. */
