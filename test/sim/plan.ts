@@ -1,0 +1,189 @@
+import type { Durability } from "../../src/index.js";
+import { CRASH_POLICIES, type CrashPolicy, type HoleFilling } from "./sim-disk.js";
+import { SimRandom } from "./sim-random.js";
+
+/** How often each kind of step is drawn. */
+const STEP_WEIGHTS = {
+  append: 20,
+  appendBatch: 8,
+  read: 4,
+  scan: 3,
+  tail: 2,
+  trim: 3,
+  enqueue: 16,
+  enqueueBatch: 6,
+  dequeue: 12,
+  dequeueBatch: 8,
+  ack: 14,
+  ackBatch: 4,
+  nack: 7,
+  extend: 3,
+  stale: 2,
+  readDead: 1,
+  redrive: 2,
+  purge: 1,
+  transaction: 8,
+  stats: 1,
+  sync: 2,
+  pass: 5,
+  stall: 1,
+  wall: 0.3,
+} as const;
+
+export type StepKind = keyof typeof STEP_WEIGHTS;
+const STEP_KINDS = Object.keys(STEP_WEIGHTS) as StepKind[];
+
+/** One thing that a client does. Every kind reads the fields that it needs. */
+export interface Step {
+  readonly kind: StepKind;
+  /** Which queue, task or offset, modulo how many there are. */
+  readonly queue: number;
+  readonly pick: number;
+  readonly count: number;
+  readonly size: number;
+  readonly mode: Durability | undefined;
+  /** A delay, lease or wait in milliseconds; 0 for none. */
+  readonly ms: number;
+  /** What happens next: 0 goes on in the same turn, above 0 lets so many milliseconds pass, below 0 awaits all answers. */
+  readonly then: number;
+}
+
+export interface Fault {
+  /** Disk call from the beginning of the round. */
+  readonly call: number;
+  readonly errno: string;
+  readonly sticky: boolean;
+  /** Bytes that a failing write still takes. */
+  readonly written: number;
+  readonly reverted: boolean;
+  /** Takes only `written` bytes of a write, without an error. */
+  readonly short: boolean;
+}
+
+export type End = CrashPolicy | "kill";
+
+/** One life of the process. */
+export interface Round {
+  /** The process ends at this disk call, counted from before opening; 0 for after the last step. */
+  readonly haltAtCall: number;
+  /** Bytes of that call that are still written. */
+  readonly haltWritten: number;
+  readonly faults: readonly Fault[];
+  /** Counted from when the directory is open, rather than from before. */
+  readonly fromOpen: boolean;
+  readonly steps: readonly Step[];
+  /** Closed in order before the end. */
+  readonly close: boolean;
+  readonly end: End;
+  readonly holes: HoleFilling;
+  readonly downMs: number;
+  /** Space on the disk; 0 for no limit. */
+  readonly capacityBytes: number;
+}
+
+export interface TaskRules {
+  readonly leaseMs: number;
+  readonly maxAttempts: number;
+  readonly backoffMs: number;
+}
+
+/** All that a run does: what a seed draws, or a schedule file holds. */
+export interface Plan {
+  readonly seed: number;
+  readonly durability: Durability;
+  readonly syncIntervalMs: number;
+  readonly cacheBytes: number;
+  readonly logs: number;
+  readonly tasks: readonly TaskRules[];
+  readonly rounds: readonly Round[];
+}
+
+export interface PlanLimits {
+  readonly rounds?: number;
+  readonly steps?: number;
+}
+
+export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
+  const random = new SimRandom(seed);
+  const many = random.chance(0.15);
+  const logs = many ? random.between(9, 12) : random.between(1, 3);
+  const tasks = Array.from({ length: many ? random.between(5, 8) : random.between(1, 3) }, () => ({
+    leaseMs: random.pick([200, 2000, 30_000]),
+    maxAttempts: random.pick([1, 2, 3, 5]),
+    backoffMs: random.pick([1, 50, 1000]),
+  }));
+  const profile = {
+    faults: random.chance(0.3),
+    full: random.chance(0.1),
+    big: random.pick([0.05, 0.3, 0.6]),
+    overrides: random.chance(0.3),
+    pipelined: random.pick([0.2, 0.5, 0.8]),
+    kills: random.pick([0.1, 0.4, 0.9]),
+  };
+  const weights = STEP_KINDS.map((kind) => STEP_WEIGHTS[kind] * random.pick([0.2, 1, 1, 2]));
+  const rounds = Array.from({ length: limits.rounds ?? random.between(3, 10) }, () => {
+    return drawRound(random, profile, weights, limits.steps ?? random.pick([5, 20, 40, 80]));
+  });
+  return {
+    seed,
+    durability: random.pick(["sync", "async"]),
+    syncIntervalMs: random.pick([1, 50, 500]),
+    cacheBytes: random.pick([512, 1024, 4096]) * 1024,
+    logs,
+    tasks,
+    rounds,
+  };
+}
+
+type Profile = { faults: boolean; full: boolean; big: number; overrides: boolean; pipelined: number; kills: number };
+
+function drawRound(random: SimRandom, profile: Profile, weights: readonly number[], stepsMax: number): Round {
+  const steps = Array.from({ length: random.below(stepsMax) + 1 }, () => drawStep(random, profile, weights));
+  const fromOpen = random.chance(0.75);
+  return {
+    haltAtCall: random.chance(0.8) ? random.between(1, fromOpen ? random.pick([10, 60, 300]) : 40) : 0,
+    haltWritten: random.pick([0, 0, 512, random.below(70_000), 1_000_000]),
+    faults: profile.faults && random.chance(0.5) ? [drawFault(random)] : [],
+    fromOpen,
+    steps,
+    close: random.chance(0.2),
+    end: random.chance(profile.kills) ? "kill" : random.pick(CRASH_POLICIES),
+    holes: random.pick(["zero", "old", "garbage", "mixed"]),
+    downMs: random.pick([10, 1000, 60_000]),
+    capacityBytes: profile.full && random.chance(0.5) ? random.between(512, 4096) * 1024 : 0,
+  };
+}
+
+function drawFault(random: SimRandom): Fault {
+  return {
+    call: random.between(1, random.pick([20, 100, 400])),
+    errno: random.pick(["EIO", "EIO", "EIO", "ENOSPC", "EROFS", "EMFILE"]),
+    sticky: random.chance(0.2),
+    written: random.pick([0, 0, 8, random.below(5000), 1_000_000]),
+    reverted: random.chance(0.5),
+    short: random.chance(0.2),
+  };
+}
+
+function drawStep(random: SimRandom, profile: Profile, weights: readonly number[]): Step {
+  const big = random.chance(profile.big);
+  return {
+    kind: weighted(random, weights),
+    queue: random.below(1000),
+    pick: random.below(1_000_000),
+    count: random.pick([1, 2, 3, 8, 30]),
+    size: random.pick(big ? [4000, 8000, 30_000, 60_000] : [0, 1, 20, 100, 1000]),
+    mode: profile.overrides && random.chance(0.4) ? random.pick(["sync", "async"]) : undefined,
+    ms: random.chance(0.5) ? 0 : random.pick([1, 100, 1000, 10_000]),
+    then: random.chance(profile.pipelined) ? 0 : random.chance(0.5) ? -1 : random.pick([0.01, 1, 20, 300, 3000]),
+  };
+}
+
+function weighted(random: SimRandom, weights: readonly number[]): StepKind {
+  let left = random.fraction() * weights.reduce((sum, weight) => sum + weight, 0);
+  for (const [index, weight] of weights.entries()) {
+    left -= weight;
+    if (left < 0) return STEP_KINDS[index]!;
+  }
+  return STEP_KINDS[0]!;
+}
