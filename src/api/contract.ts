@@ -400,7 +400,7 @@ export interface Logger {
 export interface OpenOptions {
   /** @defaultValue "sync" */
   readonly durability?: Durability | undefined;
-  /** Longest time that an `async` commit stays only in the operating system's memory. @defaultValue "50ms" */
+  /** Longest time that an `async` commit stays only in the operating system's memory. @defaultValue "250ms" */
   readonly syncInterval?: Duration | undefined;
   /** Create the directory when it does not exist. @defaultValue true */
   readonly create?: boolean | undefined;

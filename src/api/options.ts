@@ -83,7 +83,7 @@ const SILENT: Logger = Object.freeze({
 
 const OPEN: Table<ResolvedOpenOptions> = {
   durability: choice<Durability>("durability", ["sync", "async"], "sync"),
-  syncIntervalMs: duration("syncInterval", 1, 60 * SECOND_MS, 50),
+  syncIntervalMs: duration("syncInterval", 1, 60 * SECOND_MS, 250),
   create: flag("create", true),
   maxMessageBytes: size("maxMessageBytes", 1, GIB / 2, 16 * MIB),
   walFileBytes: size("walFileBytes", WAL_FILE_BYTES_MIN, GIB, 64 * MIB),

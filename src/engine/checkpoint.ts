@@ -6,7 +6,8 @@
  *   1. capture the queues' states at the border between two log files (in the turn that crosses it)
  *   2. copy the batches of the older files to segments, except those whose tasks are all done
  *   3. fdatasync the segments, then the folders that hold new ones
- *   4. make the log durable as far as it goes: step 2 left out what it says is done
+ *   4. make the log durable as far as it goes, if step 2 left out what only later entries say is done; in any case the
+ *      name of the log file that follows
  *   5. write the snapshot
  *   6. reuse the older log files; remove segments that the snapshot no longer names
  * A crash at any point leaves either the old snapshot with all of its log, or the new one.
@@ -57,6 +58,8 @@ interface Capture {
   readonly walSeq: number;
   readonly time: LogTime;
   readonly queues: readonly CapturedQueue[];
+  /** Streams that have runs which were no longer needed then, and what they needed. */
+  readonly droppable: readonly { readonly stream: Stream; readonly neededFrom: number }[];
 }
 
 /** Bytes of a log file with the batches [from, to) of a list, while they are read into memory and after. */
@@ -88,6 +91,8 @@ export class Checkpointer {
   readonly #directories = new Set<string>();
   readonly #newDirectories = new Set<string>();
   #retryTimer: { cancel(): void } | undefined;
+  /** Batches were not moved because entries that may not yet be durable say that they are done. */
+  #leftOut = false;
   #unsyncedBytes = 0;
   readonly #earlySyncs: Promise<void>[] = [];
   /** No longer needed; removed once a snapshot without them is durable. */
@@ -120,8 +125,17 @@ export class Checkpointer {
 
   #capture(): Capture {
     const engine = this.#engine;
-    const { lsn, crc } = engine;
-    return { lsn, crc, walSeq: engine.wal.current.seq, time: engine.time(), queues: engine.catalog.capture() };
+    const { lsn, crc, catalog } = engine;
+    const droppable: { stream: Stream; neededFrom: number }[] = [];
+    for (const state of catalog.loaded()) {
+      for (const stream of state.streams) {
+        const oldest = stream.runs[0];
+        if (oldest === undefined) continue;
+        const neededFrom = state.neededFrom(stream);
+        if (oldest.next <= neededFrom) droppable.push({ stream, neededFrom });
+      }
+    }
+    return { lsn, crc, walSeq: engine.wal.current.seq, time: engine.time(), queues: catalog.capture(), droppable };
   }
 
   #retryLater(): void {
@@ -164,11 +178,15 @@ export class Checkpointer {
     const engine = this.#engine;
     if (engine.failure !== undefined) return;
     const files = engine.wal.files.filter((file) => file.seq < captured.walSeq);
-    this.#collectGarbage();
+    for (const { stream, neededFrom } of captured.droppable) {
+      for (const run of stream.dropRunsBelow(neededFrom)) this.#letGo(run);
+    }
     await this.#moveBatches(files);
     await this.#consolidate();
     await this.#syncSegments();
-    await engine.syncFiles();
+    if (this.#leftOut) await engine.syncFiles();
+    else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
+    this.#leftOut = false;
     const { lsn, crc, walSeq, time } = captured;
     const { directoryId, catalog } = engine;
     const header = {
@@ -195,17 +213,7 @@ export class Checkpointer {
     }
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
     this.#removeGarbage();
-    engine.checkpoints++;
-    engine.recycled();
-  }
-
-  /** Lets go of the runs that no queue needs any more. */
-  #collectGarbage(): void {
-    for (const state of this.#engine.catalog.loaded()) {
-      for (const stream of state.streams) {
-        for (const run of stream.dropRunsBelow(state.neededFrom(stream))) this.#letGo(run);
-      }
-    }
+    engine.checkpointed(lsn, time.elapsedMs);
   }
 
   #letGo(run: Run): void {
@@ -251,7 +259,10 @@ export class Checkpointer {
       const { stream } = ref;
       // Moved by a checkpoint that did not complete?
       if ((stream.runs[stream.runs.length - 1]?.next ?? 0) >= ref.next) continue;
-      if (ref.next <= stream.head || !stream.isNeeded(ref.base, ref.next)) continue;
+      if (ref.next <= stream.head || !stream.isNeeded(ref.base, ref.next)) {
+        this.#leftOut = true;
+        continue;
+      }
       if (!small.has(ref.stream)) {
         own.push(ref);
       } else {

@@ -149,6 +149,8 @@ export class Engine implements ReaderContext {
   #waiting: WrittenEntry[] = [];
   #syncing: Promise<void> | undefined;
   #syncTimer: { cancel(): void } | undefined;
+  /** Elapsed time when the oldest entry was written that no sync under way or done, and no checkpoint, covers. */
+  #unsyncedSince: number | undefined;
   readonly #wakes = new Set<() => void>();
 
   /** The log is being marked, or is durably marked, as one in which commits are acknowledged early. */
@@ -380,6 +382,7 @@ export class Engine implements ReaderContext {
     }
     this.lsn = lsn;
     this.crc = crc;
+    this.#unsyncedSince ??= this.entryTime.elapsedMs;
     this.commits += operations.length;
     const { current } = this.wal;
     for (const ref of refs) {
@@ -412,13 +415,23 @@ export class Engine implements ReaderContext {
     } catch (error) {
       throw this.#noSpace(error);
     }
+    this.wal.nameCurrent();
     this.#recentBatches = 0;
     if (this.wal.files.length >= WAL_FILES_MAX) this.#stalled = true;
     this.onRotate?.();
   }
 
-  /** Called by the checkpointer when log files have been given up. */
-  recycled(): void {
+  /** Called by the checkpointer when a snapshot stands for the log up to `lsn`, and its files have been given up. */
+  checkpointed(lsn: number, elapsedMs: number): void {
+    this.checkpoints++;
+    if (this.#unsyncedSince !== undefined) {
+      // What is not covered was written after the capture.
+      this.#unsyncedSince = lsn === this.lsn ? undefined : Math.max(this.#unsyncedSince, elapsedMs);
+    }
+    this.#becameDurable(lsn);
+    this.#syncTimer?.cancel();
+    this.#syncTimer = undefined;
+    if (this.#syncing === undefined) this.#syncLater();
     if (this.wal.files.length >= WAL_FILES_MAX) return;
     this.#stalled = false;
     this.#unpark();
@@ -450,14 +463,16 @@ export class Engine implements ReaderContext {
     this.#syncTimer = undefined;
     this.#syncing ??= this.#syncOnce().finally(() => {
       this.#syncing = undefined;
-      if (this.#failure === undefined && this.#waiting.some(wantsSync)) void this.#startSync();
-      else if (this.#failure === undefined && this.durableLsn < this.lsn) this.#syncLater();
+      if (this.#failure !== undefined) return;
+      if (this.#waiting.some(wantsSync)) void this.#startSync();
+      else this.#syncLater();
     });
     return this.#syncing;
   }
 
   async #syncOnce(): Promise<void> {
     const target = this.lsn;
+    this.#unsyncedSince = undefined;
     try {
       await this.wal.sync();
     } catch (error) {
@@ -465,9 +480,13 @@ export class Engine implements ReaderContext {
       this.#abandon(this.#unknown(failure));
       return;
     }
-    this.durableLsn = Math.max(this.durableLsn, target);
+    this.#becameDurable(target);
+  }
+
+  #becameDurable(lsn: number): void {
+    this.durableLsn = Math.max(this.durableLsn, lsn);
     let done = 0;
-    while (done < this.#waiting.length && this.#waiting[done]!.lsn <= target) done++;
+    while (done < this.#waiting.length && this.#waiting[done]!.lsn <= lsn) done++;
     for (const entry of this.#waiting.splice(0, done)) {
       this.#show(entry.shown);
       for (const operation of entry.operations) operation.settle();
@@ -475,8 +494,11 @@ export class Engine implements ReaderContext {
     this.#runWakes();
   }
 
+  /** Sees to it that what was written becomes durable within the interval from when it was written. */
   #syncLater(): void {
-    this.#syncTimer ??= this.clock.setTimer(this.options.syncIntervalMs, () => {
+    if (this.#unsyncedSince === undefined || this.#syncTimer !== undefined || this.#closed) return;
+    const waitMs = this.#unsyncedSince + this.options.syncIntervalMs - this.elapsedMs();
+    this.#syncTimer = this.clock.setTimer(Math.max(0, waitMs), () => {
       this.#syncTimer = undefined;
       void this.#startSync();
     });
@@ -640,7 +662,7 @@ export class Engine implements ReaderContext {
       this.#waiting.push({ lsn: this.lsn, operations: late ?? [], shown: sync ? refs : [] });
     }
     if (late !== undefined) void this.#startSync();
-    else if (this.durableLsn < this.lsn && this.#syncing === undefined) this.#syncLater();
+    else if (this.#syncing === undefined) this.#syncLater();
   }
 
   #show(refs: readonly BatchRef[]): void {

@@ -31,6 +31,8 @@ export interface WalFile {
   dirty: boolean;
   /** Its name is not yet durable. */
   unnamed: boolean;
+  /** Settles when its header and its name are durable, if that was asked for. */
+  named: Promise<void> | undefined;
   /** Reads under way; a file that is being read is neither reused nor closed. */
   readers: number;
   retired: boolean;
@@ -122,6 +124,7 @@ export class Wal {
       allocated: file.size(),
       dirty: true,
       unnamed: true,
+      named: undefined,
       readers: 0,
       retired: false,
       bulkBytes: 0,
@@ -153,6 +156,7 @@ export class Wal {
       allocated: Math.min(file.size(), this.#options.fileBytes),
       dirty: true,
       unnamed: true,
+      named: undefined,
       readers: 0,
       retired: false,
       bulkBytes: 0,
@@ -230,6 +234,18 @@ export class Wal {
     wal.position = position + align8(length);
     this.writtenBytes += length;
     return position;
+  }
+
+  /** Begins to make the header and the name of the current file durable, while there is nothing else in it. */
+  nameCurrent(): void {
+    const wal = this.current;
+    const name = async () => {
+      await wal.file.sync();
+      await this.#disk.syncDirectory(this.#directory);
+      wal.unnamed = false;
+    };
+    wal.named = name();
+    wal.named.catch(() => {}); // met by the checkpoint that needs it
   }
 
   /** Makes everything written so far durable. The caller sees to it that only one sync runs at a time. */
