@@ -135,6 +135,8 @@ export async function readMarker(
       `${directory} has format ${marker.format}; this version of varve reads format ${FORMAT}. Use the version that wrote it.`,
     );
   }
+  // Whoever made it may have been killed before its name was durable.
+  await disk.syncDirectory(directory);
   return { id: marker.id };
 }
 
@@ -170,8 +172,8 @@ async function createDirectory(
   await writeFileAtomically(disk, snap, snapshotPath(snap, 0), encodeSnapshot(header, [engineSection]));
   const marker = { format: FORMAT, id, created: new Date(wallMs).toISOString() };
   await disk.syncDirectory(directory);
-  await writeFileAtomically(disk, directory, path, [Buffer.from(`${JSON.stringify(marker)}\n`)]);
   await syncAncestors(disk, directory);
+  await writeFileAtomically(disk, directory, path, [Buffer.from(`${JSON.stringify(marker)}\n`)]);
   return { id };
 }
 

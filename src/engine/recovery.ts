@@ -46,6 +46,8 @@ export async function openDirectory(
   if (snapshot.header.directoryId !== marker.id) {
     throw corrupt(`${directory}/snap`, "the snapshot belongs to another directory");
   }
+  // Its writer may have been killed before its name was durable. Log files that only an older one needs are reused next.
+  await disk.syncDirectory(`${directory}/snap`);
   const catalog = new Catalog(directory, kinds, snapshot);
   const walDirectory = `${directory}/wal`;
   const bootId = disk.bootId() ?? "";
