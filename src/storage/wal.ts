@@ -251,6 +251,7 @@ export class Wal {
   /** Makes everything written so far durable. The caller sees to it that only one sync runs at a time. */
   async sync(): Promise<void> {
     for (const wal of this.files.filter((file) => file.dirty)) {
+      if (wal.retired) continue; // a checkpoint has taken its place meanwhile
       wal.dirty = false;
       this.syncs++;
       await wal.file.sync();
