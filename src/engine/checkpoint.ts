@@ -16,6 +16,7 @@
  * a checkpoint costs a few large writes rather than a file per queue.
  */
 
+import { VarveError } from "../api/errors.js";
 import { batchFileBytes } from "../storage/batch.js";
 import {
   encodeIndex,
@@ -431,7 +432,7 @@ export class Checkpointer {
   #syncEarly(segment: Segment): void {
     const { files } = this.#engine;
     const held = files.hold(segment.path);
-    const sync = held.file.sync().finally(() => files.release(held));
+    const sync = onlyOnce(segment.path, held.file.sync()).finally(() => files.release(held));
     sync.catch(() => {});
     this.#earlySyncs.push(sync);
   }
@@ -607,17 +608,30 @@ export class Checkpointer {
     for (const segment of this.#dirty) {
       const held = files.hold(segment.path);
       try {
-        await held.file.sync();
+        await onlyOnce(segment.path, held.file.sync());
       } finally {
         files.release(held);
       }
       segment.dirty = false;
       if (segment.unnamed) directories.add(segment.directory);
     }
-    for (const directory of directories) await disk.syncDirectory(directory);
+    for (const directory of directories) await onlyOnce(directory, disk.syncDirectory(directory));
     for (const segment of this.#dirty) segment.unnamed = false;
     this.#dirty.clear();
     this.#newDirectories.clear();
+  }
+}
+
+/**
+ * A failed sync, for want of space as for any other reason, is not made good by one that succeeds: what failed counts as
+ * written by then, and is gone.
+ */
+async function onlyOnce(path: string, sync: Promise<void>): Promise<void> {
+  try {
+    await sync;
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new VarveError("ERR_IO", `${path}: making it durable failed (${reason})`, { cause });
   }
 }
 
