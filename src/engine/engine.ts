@@ -236,7 +236,9 @@ export class Engine implements ReaderContext {
       } catch (error) {
         throw readOnlyError(this.#fail("marking the log", error));
       }
-      this.syncFiles().then(
+      // Not at once: the caller is in the midst of staging its change.
+      const noted = Promise.resolve().then(() => this.syncFiles());
+      noted.then(
         () => {
           this.#asyncNoted = true;
         },
