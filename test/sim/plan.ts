@@ -45,7 +45,7 @@ export interface Step {
   /** A delay, lease or wait in milliseconds; 0 for none. */
   readonly ms: number;
   /** What happens next: 0 goes on in the same turn, above 0 lets so many milliseconds pass, below 0 awaits all answers. */
-  readonly then: number;
+  readonly next: number;
 }
 
 export interface Fault {
@@ -175,7 +175,7 @@ function drawStep(random: SimRandom, profile: Profile, weights: readonly number[
     size: random.pick(big ? [4000, 8000, 30_000, 60_000] : [0, 1, 20, 100, 1000]),
     mode: profile.overrides && random.chance(0.4) ? random.pick(["sync", "async"]) : undefined,
     ms: random.chance(0.5) ? 0 : random.pick([1, 100, 1000, 10_000]),
-    then: random.chance(profile.pipelined) ? 0 : random.chance(0.5) ? -1 : random.pick([0.01, 1, 20, 300, 3000]),
+    next: random.chance(profile.pipelined) ? 0 : random.chance(0.5) ? -1 : random.pick([0.01, 1, 20, 300, 3000]),
   };
 }
 

@@ -206,7 +206,7 @@ export class Simulator {
     this.#note(`opened: lsn ${engine.lsn}, ${JSON.stringify(report)}`);
     const ending = this.#ending;
     if (ending !== undefined) {
-      if (ending.kind === "close" && ending.lives === 1 && report.recovered) {
+      if (ending.kind === "close" && ending.lives === 1 && !ending.faulty && report.recovered) {
         this.#model.unexpected(`recovered after an orderly close: ${report.notes.join("; ")}`);
       }
       for (const difference of this.#witness.differences(engine)) this.#model.unexpected(difference);
@@ -345,8 +345,8 @@ export class Simulator {
       if (this.disk.halted) return;
       this.#expectError(step.kind, error);
     }
-    if (step.then < 0) await this.clock.run(() => this.#pending === 0 || this.disk.halted, 1000);
-    else if (step.then > 0) await this.clock.run(() => this.disk.halted, step.then);
+    if (step.next < 0) await this.clock.run(() => this.#pending === 0 || this.disk.halted, 1000);
+    else if (step.next > 0) await this.clock.run(() => this.disk.halted, step.next);
   }
 
   async #issue(step: Step): Promise<void> {
