@@ -58,8 +58,10 @@ interface TaskFact {
   attempt: number;
   delivery: Commit | undefined;
   token: string | undefined;
-  /** The lease lasts at least until then. */
+  /** The lease lasts at least until then ... */
   leaseEndMs: number;
+  /** ... and did at least until then, before it was prolonged by a call that a power cut may take back. */
+  before: { readonly leaseEndMs: number; readonly extension: Commit } | undefined;
   /** Calls that may have ended or prolonged that lease. */
   settling: Commit[];
   dueMs: number;
@@ -247,6 +249,7 @@ export class Model {
     fact.delivery = delivery;
     fact.token = token;
     fact.leaseEndMs = delivery.madeMs + leaseMs;
+    fact.before = undefined;
     fact.settling = [];
     fact.dueMs = 0;
   }
@@ -276,6 +279,10 @@ export class Model {
     const fact = this.#queue(queue).tasks.get(id);
     if (fact === undefined || !fact.settling.includes(commit)) return;
     fact.settling = fact.settling.filter((other) => other !== commit);
+    fact.before = {
+      leaseEndMs: Math.min(fact.leaseEndMs, fact.before?.leaseEndMs ?? fact.leaseEndMs),
+      extension: commit,
+    };
     fact.leaseEndMs = commit.madeMs + leaseMs;
   }
 
@@ -404,7 +411,10 @@ export class Model {
     for (const item of queue.items) {
       if (found.items.has(item)) continue;
       const ended = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
-      if (ended && item.commit.possible) found.gone.add(item);
+      if (!ended || !item.commit.possible) continue;
+      // Was it lost, or was it there and then ended? There is no telling, but it will not come back.
+      if (!this.#required(item.commit, ending)) found.unsure.add(item);
+      found.gone.add(item);
     }
     for (const [id, fact] of queue.tasks) if (!live.has(id)) queue.tasks.set(id, { ...fact, token: undefined });
     queue.redrives = queue.redrives.filter((redrive) => redrive.possible);
@@ -433,12 +443,19 @@ export class Model {
     }
     const same = task.leased && task.token === fact.token && task.attempt === fact.attempt;
     const settled = fact.settling.some((commit) => commit.possible);
+    const { before } = fact;
+    if (before !== undefined && !this.#required(before.extension, ending)) {
+      fact.leaseEndMs = Math.min(fact.leaseEndMs, before.leaseEndMs);
+    }
+    fact.before = undefined;
     if (delivered && fact.token !== undefined && !same && !settled && ending.nowMs < fact.leaseEndMs) {
       this.#violate(`${what}: the lease of attempt ${fact.attempt} is gone before its time`);
     }
     const nacked = fact.settling.find((commit) => commit.label === "nack" && this.#required(commit, ending));
     if (same && nacked !== undefined) this.#violate(`${what}: still leased after an acknowledged nack`);
     if (same) {
+      // An extension that was never answered may have made the lease shorter.
+      if (settled) fact.leaseEndMs = 0;
       fact.settling = [];
       return;
     }
@@ -458,13 +475,14 @@ export class Model {
       let no: Item | undefined;
       if (!commit.possible) continue;
       for (const item of commit.items) {
+        if (found.unsure.has(item)) continue;
         if (found.items.has(item) || found.gone.has(item)) yes = item;
-        else if (!found.unsure.has(item)) no = item;
+        else no = item;
       }
       for (const item of commit.ended) {
         const others = [...item.acks, ...item.purges].some((each) => each !== commit && each.possible);
         if (found.items.has(item)) no = item;
-        else if (!others && found.gone.has(item)) yes = item;
+        else if (!others && found.gone.has(item) && !found.unsure.has(item)) yes = item;
       }
       const what = `${commit.label} ${commit.number} (${commit.sync ? "sync" : "async"}, ${commit.outcome})`;
       if (yes !== undefined && found.items.has(yes)) took.add(commit);
@@ -486,14 +504,19 @@ export class Model {
   /** What was found is what is: the unknown is known now, and all of it is durable. */
   #adopt(found: Found): void {
     for (const item of this.items.values()) {
-      if (found.unsure.has(item)) continue;
       const { commit } = item;
-      const took = found.items.has(item) || found.gone.has(item);
-      commit.outcome = took ? "acked" : "refused";
-      commit.durable = took;
+      const gone = found.gone.has(item);
+      if (!found.unsure.has(item)) {
+        const took = gone || found.items.has(item);
+        commit.outcome = took ? "acked" : "refused";
+        commit.durable = took;
+        commit.answeredMs = 0;
+      } else if (!gone) {
+        continue;
+      }
       item.purges.length = 0;
       item.acks.length = 0;
-      if (found.gone.has(item) && !item.queue.startsWith("log/")) item.acks.push(durableCommit("ack"));
+      if (gone && !item.queue.startsWith("log/")) item.acks.push(durableCommit("ack"));
     }
     this.#commits = this.#commits.filter((commit) => commit.items.length > 0);
     for (const commit of this.#commits) commit.ended.length = 0;
@@ -546,6 +569,9 @@ export class Model {
     for (const { tasks } of this.#tasks.values()) {
       for (const fact of tasks.values()) {
         fact.leaseEndMs = shifted(fact.leaseEndMs, 0);
+        if (fact.before !== undefined) {
+          fact.before = { ...fact.before, leaseEndMs: shifted(fact.before.leaseEndMs, 0) };
+        }
         fact.dueMs = shifted(fact.dueMs, downMs + WALL_ROUNDING_MS);
       }
     }
@@ -581,5 +607,14 @@ function durableCommit(label: string): Commit {
 }
 
 function newFact(item: Item, dueMs: number): TaskFact {
-  return { item, attempt: 0, delivery: undefined, token: undefined, leaseEndMs: 0, settling: [], dueMs };
+  return {
+    item,
+    attempt: 0,
+    delivery: undefined,
+    token: undefined,
+    leaseEndMs: 0,
+    before: undefined,
+    settling: [],
+    dueMs,
+  };
 }

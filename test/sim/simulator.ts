@@ -176,11 +176,17 @@ export class Simulator {
         if (this.disk.halted) return false;
         this.#note(`open failed: ${error}`);
         this.#expectError("open", error);
+        // A file system whose journal has failed serves no one before the machine has started anew.
+        if (this.#journalFailed) return false;
         const excused = this.disk.faulted.length > faults || full;
         if (!excused || attempt > 1) throw new Error(`the directory does not open: ${describeError(error)}`);
         this.#soften();
       }
     }
+  }
+
+  get #journalFailed(): boolean {
+    return this.disk.faulted.includes("syncDirectory");
   }
 
   /** The disk is well again. */
@@ -222,14 +228,15 @@ export class Simulator {
     await this.#await(this.#mq!.close());
     if (this.disk.halted) return;
     // What was accepted before has been answered by now, or never will be.
-    await this.clock.run(() => this.#pending === 0, 1);
+    await this.clock.run(() => this.#pending === 0, SYNC_MS_MAX);
     const failed = this.#engine!.failure !== undefined;
     if (!failed && this.#pending > 0) this.#model.unexpected(`${this.#pending} calls were not answered by close()`);
     this.#closed = !failed;
   }
 
   /** Ends the process, and starts the next machine. */
-  async #end({ end, holes, downMs }: Round): Promise<void> {
+  async #end({ end: wanted, holes, downMs }: Round): Promise<void> {
+    const end = wanted === "kill" && this.#journalFailed ? "random" : wanted;
     const lastMs = this.clock.elapsedMs();
     this.#noteEnding(this.#closed ? "close" : end === "kill" ? "kill" : "power", end !== "kill");
     this.#closed = false;

@@ -18,6 +18,7 @@ export class Witness {
   watch(engine: Engine): void {
     this.#states.clear();
     this.#lsn = -1;
+    for (const entry of engine.catalog.entries) engine.catalog.load(entry);
     this.#note(engine);
     const flush = engine.flush.bind(engine);
     engine.flush = () => {
