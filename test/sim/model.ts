@@ -297,6 +297,11 @@ export class Model {
     for (const { tasks } of this.#tasks.values()) for (const fact of tasks.values()) fact.dueMs = 0;
   }
 
+  /** The process stood still, and could not make anything durable. */
+  stalled(ms: number): void {
+    for (const commit of this.#commits) if (commit.outcome === "acked") commit.answeredMs += ms;
+  }
+
   unexpected(text: string): void {
     this.#violate(text);
   }

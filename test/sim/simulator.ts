@@ -49,6 +49,9 @@ export interface Report {
   readonly hash: string;
   /** Ends of the process, each followed by a recovery. */
   readonly cycles: number;
+  /** How many scheduled ends and faults were met. */
+  readonly halts: number;
+  readonly faults: number;
   readonly calls: number;
   readonly commits: number;
   readonly checkpoints: number;
@@ -79,6 +82,8 @@ export class Simulator {
   disk: SimDisk;
   #hash = 0x811c9dc5;
   #cycles = 0;
+  #halts = 0;
+  #faults = 0;
   #calls = 0;
   #commits = 0;
   #checkpoints = 0;
@@ -108,14 +113,15 @@ export class Simulator {
     this.#watchDisk();
   }
 
-  async run(): Promise<Report> {
+  /** @param liveness false leaves the machine as the last round did */
+  async run(liveness = true): Promise<Report> {
     const violations: string[] = [];
     try {
       for (const [index, round] of this.#plan.rounds.entries()) {
         this.#note(`-- round ${index}, ends with ${round.close ? "close, " : ""}${round.end}`);
         await this.#round(round);
       }
-      await this.#liveness();
+      if (liveness) await this.#liveness();
     } catch (error) {
       if (!(error instanceof Violated))
         violations.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -127,6 +133,8 @@ export class Simulator {
       violations,
       hash: (this.#hash >>> 0).toString(16).padStart(8, "0"),
       cycles: this.#cycles,
+      halts: this.#halts,
+      faults: this.#faults + this.disk.faulted.length,
       calls: this.#calls,
       commits: this.#commits,
       checkpoints: this.#checkpoints,
@@ -240,6 +248,8 @@ export class Simulator {
     const lastMs = this.clock.elapsedMs();
     this.#noteEnding(this.#closed ? "close" : end === "kill" ? "kill" : "power", end !== "kill");
     this.#closed = false;
+    if (this.disk.halted) this.#halts++;
+    this.#faults += this.disk.faulted.length;
     this.disk.halt();
     this.#checkpoints += this.#engine?.checkpoints ?? 0;
     this.#commits += this.#engine?.commits ?? 0;
@@ -548,6 +558,7 @@ export class Simulator {
         return;
       case "stall":
         this.clock.stall(ms);
+        this.#model.stalled(ms);
         return;
       case "wall":
         this.clock.stepWall(pick % 2 === 0 ? ms * 1000 : -ms * 1000);
@@ -825,7 +836,10 @@ export class Simulator {
   }
 }
 
-async function openDirectoryOf(platform: EnginePlatform, options: ResolvedOpenOptions): Promise<OpenedDirectory> {
+export async function openDirectoryOf(
+  platform: EnginePlatform,
+  options: ResolvedOpenOptions,
+): Promise<OpenedDirectory> {
   try {
     prepareDirectory(platform.disk, DIRECTORY, true);
     return await openDirectory(platform, DIRECTORY, options, kinds);
@@ -849,7 +863,7 @@ async function eachRecord(
   }
 }
 
-async function lookAtTasks(engine: Engine, state: TaskState): Promise<SeenTasks> {
+export async function lookAtTasks(engine: Engine, state: TaskState): Promise<SeenTasks> {
   const { ledger, tasks, deadTasks, exhumed, id } = state;
   const live: SeenTask[] = [];
   await eachRecord(engine, tasks, ledger.lowest, ({ offset }, item) => {
