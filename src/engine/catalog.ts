@@ -199,8 +199,12 @@ export class Catalog {
   sections(captured: readonly CapturedQueue[]): Omit<SnapshotSection, "intact">[] {
     const encoder = new Encoder(4096);
     const sections = captured.map((queue) => {
-      const { id, kind, name } = queue.entry;
-      return { id, kind, name, body: queue.body ?? encodeBody(encoder, queue) };
+      const { entry, body } = queue;
+      const { id, kind, name, state } = entry;
+      if (body !== undefined && state === undefined) return { id, kind, name, body };
+      // A queue that was loaded since the capture may have had its runs moved since: those count, not the old ones.
+      const current = body === undefined ? queue : recapture(entry, body, state!);
+      return { id, kind, name, body: encodeBody(encoder, current) };
     });
     encoder.position = 0;
     encoder.varint(this.shared.size);
@@ -344,6 +348,25 @@ export class Catalog {
   }
 }
 
+/** What a section says of a queue, without its runs. */
+function recapture(entry: CatalogEntry, body: Buffer, state: QueueState): CapturedQueue {
+  const input = new Decoder(body);
+  const count = input.varint();
+  const stateBytes = input.bytes(input.varint());
+  const streams: CapturedStream[] = [];
+  for (let left = input.varint(); left > 0; left--) {
+    const id = input.varint();
+    const stream = state.streams.find((each) => each.id === id);
+    if (stream === undefined) throw new MalformedError(`stream ${id} is not the queue's`);
+    const numbers = { head: input.varint(), next: input.varint(), lastTimestamp: input.varint() };
+    const gaps: Gap[] = [];
+    for (let gap = input.varint(); gap > 0; gap--) gaps.push({ from: input.varint(), to: input.varint() });
+    for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
+    streams.push({ stream, ...numbers, gaps });
+  }
+  return { entry, body: undefined, count, state: stateBytes, streams };
+}
+
 function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
   encoder.position = 0;
   encoder.varint(queue.count);
@@ -375,6 +398,9 @@ function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
   return Buffer.from(encoder.view());
 }
 
+/** Numbers that stand for a run in a section. */
+const RUN_FIELDS = 8;
+
 /** The ids of the streams in a section body. */
 function sectionStreams(body: Buffer): number[] {
   const input = new Decoder(body);
@@ -385,7 +411,7 @@ function sectionStreams(body: Buffer): number[] {
     ids.push(input.varint());
     for (let fields = 3; fields > 0; fields--) input.varint();
     for (let gaps = input.varint() * 2; gaps > 0; gaps--) input.varint();
-    for (let runs = input.varint() * 8; runs > 0; runs--) input.varint();
+    for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
   }
   return ids;
 }

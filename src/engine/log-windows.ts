@@ -1,0 +1,60 @@
+import { batchFileBytes } from "../storage/batch.js";
+import type { BatchRef } from "../storage/stream.js";
+import type { WalFile } from "../storage/wal.js";
+
+/**
+ * Log bytes read at a time. Each step waits for a turn of the event loop, which under load is long: few large steps.
+ */
+export const WINDOW_BYTES = 4 * 1024 * 1024;
+
+/** Bytes of a log file with the batches [from, to) of a list, while they are read into memory and after. */
+interface Window {
+  readonly from: number;
+  readonly to: number;
+  readonly buffer: Buffer;
+  /** Position of the first byte in the file. */
+  readonly start: number;
+  readonly done: Promise<void>;
+}
+
+/** Reads batches back from log files. One at a time: its two buffers are reused. */
+export class LogWindows {
+  readonly #buffers: Buffer[] = [];
+
+  /** Reads the stretches of a log file that hold the given batches, the next one while the last is being used. */
+  async each(
+    file: WalFile,
+    refs: readonly BatchRef[],
+    visit: (refs: readonly BatchRef[], buffer: Buffer, start: number) => Promise<void> | void,
+  ): Promise<void> {
+    let reading = this.#read(file, refs, 0, 0);
+    for (let count = 1; reading !== undefined; count++) {
+      const { from, to, buffer, start, done } = reading;
+      await done;
+      reading = this.#read(file, refs, to, count);
+      // Should the visit fail, the read that is then under way has nobody left to report to.
+      reading?.done.catch(() => {});
+      await visit(refs.slice(from, to), buffer, start);
+    }
+  }
+
+  #read(file: WalFile, refs: readonly BatchRef[], from: number, count: number): Window | undefined {
+    const first = refs[from];
+    if (first === undefined) return undefined;
+    const start = first.position;
+    let to = from + 1;
+    while (to < refs.length && refs[to]!.position + batchFileBytes(refs[to]!.bytes) - start <= WINDOW_BYTES) to++;
+    const last = refs[to - 1]!;
+    const length = last.position + batchFileBytes(last.bytes) - start;
+    const buffer = length > WINDOW_BYTES ? Buffer.allocUnsafeSlow(length) : this.#buffer(count % 2);
+    const done = file.file.read(buffer, 0, length, start).then((read) => {
+      if (read < length) throw new Error(`${file.file.path}: ends at ${start + read} while being read`);
+    });
+    return { from, to, buffer, start, done };
+  }
+
+  #buffer(index: number): Buffer {
+    this.#buffers[index] ??= Buffer.allocUnsafeSlow(WINDOW_BYTES);
+    return this.#buffers[index];
+  }
+}
