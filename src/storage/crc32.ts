@@ -1,10 +1,26 @@
-import { crc32 as nativeCrc32 } from "node:zlib";
+import { createRequire } from "node:module";
+import { crc32 as zlibCrc32 } from "node:zlib";
+
+type NativeCrc32 = (bytes: Uint8Array, seed?: number) => number;
 
 /**
  * CRC-32 (IEEE 802.3, the one of zlib and PNG). Short inputs are summed here, eight bytes at a time ("slicing by 8"),
- * because a call into zlib costs as much as summing some hundred bytes; longer ones go to zlib, which is several times
- * faster per byte. Both give the same value, so the switch-over point is free to change.
+ * because a native call costs as much as summing some hundred bytes; longer ones go to the optional package
+ * @node-rs/crc32, which uses the processor's carry-less multiplication (about three times zlib's speed), or else to
+ * zlib. All give the same value, so which one is used is free to change.
  */
+const nativeCrc32: NativeCrc32 = loadOptional() ?? zlibCrc32;
+
+function loadOptional(): NativeCrc32 | undefined {
+  try {
+    const { crc32: optional } = createRequire(import.meta.url)("@node-rs/crc32") as { crc32: NativeCrc32 };
+    const check = new TextEncoder().encode("123456789");
+    return optional(check, 0) === 0xcbf43926 ? optional : undefined;
+  } catch {
+    return undefined; // not installed, or not for this platform
+  }
+}
+
 const NATIVE_FROM_BYTES = 256;
 
 /** TABLES[256 * k + b]: the effect of byte b followed by k zero bytes. */
