@@ -49,8 +49,9 @@ export interface Report {
   readonly hash: string;
   /** Ends of the process, each followed by a recovery. */
   readonly cycles: number;
-  /** How many scheduled ends and faults were met. */
-  readonly halts: number;
+  /** For each round, whether the call at which it was to end was made. */
+  readonly halted: readonly boolean[];
+  /** Scheduled faults that were met. */
   readonly faults: number;
   readonly calls: number;
   readonly commits: number;
@@ -82,7 +83,7 @@ export class Simulator {
   disk: SimDisk;
   #hash = 0x811c9dc5;
   #cycles = 0;
-  #halts = 0;
+  readonly #halted: boolean[] = [];
   #faults = 0;
   #calls = 0;
   #commits = 0;
@@ -133,7 +134,7 @@ export class Simulator {
       violations,
       hash: (this.#hash >>> 0).toString(16).padStart(8, "0"),
       cycles: this.#cycles,
-      halts: this.#halts,
+      halted: this.#halted,
       faults: this.#faults + this.disk.faulted.length,
       calls: this.#calls,
       commits: this.#commits,
@@ -248,7 +249,7 @@ export class Simulator {
     const lastMs = this.clock.elapsedMs();
     this.#noteEnding(this.#closed ? "close" : end === "kill" ? "kill" : "power", end !== "kill");
     this.#closed = false;
-    if (this.disk.halted) this.#halts++;
+    this.#halted.push(this.disk.halted);
     this.#faults += this.disk.faulted.length;
     this.disk.halt();
     this.#checkpoints += this.#engine?.checkpoints ?? 0;
