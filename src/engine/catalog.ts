@@ -6,9 +6,9 @@
 import { assert, VarveError } from "../api/errors.js";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
-import type { Snapshot, SnapshotSection } from "../storage/snapshot.js";
+import type { NewSection, Snapshot, SnapshotSection } from "../storage/snapshot.js";
 import { type Gap, Stream } from "../storage/stream.js";
-import type { QueueKinds, QueueState } from "./queue-state.js";
+import type { LogTime, QueueKinds, QueueState } from "./queue-state.js";
 
 export interface CatalogEntry {
   readonly id: number;
@@ -17,6 +17,8 @@ export interface CatalogEntry {
   state: QueueState | undefined;
   /** The snapshot section, while the state has not been needed. */
   body: Buffer | undefined;
+  /** The checksum that the section does not match: it goes along, so that no later snapshot vouches for the damage. */
+  readonly wrongCrc: number | undefined;
   /** Why the queue cannot be used. */
   damaged: string | undefined;
 }
@@ -50,6 +52,7 @@ export class Catalog {
   readonly #streams = new Map<number, Stream>();
   /** By number. */
   readonly shared = new Map<number, Segment>();
+  #resumption: { readonly last: LogTime; readonly now: LogTime } | undefined;
   lastQueueId = 0;
   lastStreamId = 0;
   lastSharedId = 0;
@@ -97,7 +100,7 @@ export class Catalog {
       return new Stream(streamId, `${folder}/${this.#kinds.streamFolder(kind, index)}`.replace(/\/$/, ""));
     });
     const state = this.#kinds.create(kind, id, name, streams, config);
-    this.#add({ id, kind, name, state, body: undefined, damaged: undefined });
+    this.#add({ id, kind, name, state, body: undefined, wrongCrc: undefined, damaged: undefined });
     this.#index(state);
     this.lastQueueId = Math.max(this.lastQueueId, id);
     this.lastStreamId = Math.max(this.lastStreamId, ...streamIds);
@@ -121,6 +124,7 @@ export class Catalog {
       try {
         entry.state = this.#restore(entry, entry.body);
         entry.body = undefined;
+        if (this.#resumption !== undefined) entry.state.resume(this.#resumption.last, this.#resumption.now);
         return entry.state;
       } catch (error) {
         if (!(error instanceof MalformedError)) throw error;
@@ -135,6 +139,12 @@ export class Catalog {
         details: { file, queue: entry.name },
       },
     );
+  }
+
+  /** Tells all queues, those that are loaded later as well, that time stood still from `last` to `now`. */
+  resume(last: LogTime, now: LogTime): void {
+    this.#resumption = { last, now };
+    for (const state of this.loaded()) state.resume(last, now);
   }
 
   byId(id: number): CatalogEntry | undefined {
@@ -157,7 +167,8 @@ export class Catalog {
   beginReplay(): void {
     this.#coldStreams = new Map();
     for (const entry of this.#byId.values()) {
-      if (entry.body === undefined) continue;
+      // Nothing in a damaged section may claim the stream of a queue that is sound.
+      if (entry.body === undefined || entry.damaged !== undefined) continue;
       try {
         for (const id of sectionStreams(entry.body)) this.#coldStreams.set(id, entry);
       } catch (error) {
@@ -196,12 +207,12 @@ export class Catalog {
   }
 
   /** Snapshot sections for what was captured, with the runs that there are now. */
-  sections(captured: readonly CapturedQueue[]): Omit<SnapshotSection, "intact">[] {
+  sections(captured: readonly CapturedQueue[]): NewSection[] {
     const encoder = new Encoder(4096);
     const sections = captured.map((queue) => {
       const { entry, body } = queue;
-      const { id, kind, name, state } = entry;
-      if (body !== undefined && state === undefined) return { id, kind, name, body };
+      const { id, kind, name, state, wrongCrc } = entry;
+      if (body !== undefined && state === undefined) return { id, kind, name, body, wrongCrc };
       // A queue that was loaded since the capture may have had its runs moved since: those count, not the old ones.
       const current = body === undefined ? queue : recapture(entry, body, state!);
       return { id, kind, name, body: encodeBody(encoder, current) };
@@ -259,7 +270,8 @@ export class Catalog {
   #addSection(section: SnapshotSection): void {
     const { id, kind, name } = section;
     const damaged = section.intact ? undefined : "its state in the snapshot does not match its checksum";
-    this.#add({ id, kind, name, state: undefined, body: section.body, damaged });
+    const wrongCrc = section.intact ? undefined : section.crc;
+    this.#add({ id, kind, name, state: undefined, body: section.body, wrongCrc, damaged });
   }
 
   #restoreShared(section: SnapshotSection): void {

@@ -5,15 +5,20 @@
  *   LOCK         held by the one process that owns the directory
  *   ballast      disk space held in reserve (ballast.ts)
  *   wal/ snap/ shared/ log/ task/
+ *   damaged/     what was damaged and has been replaced
  */
 
 import { VarveError } from "../api/errors.js";
 import type { Random } from "../storage/clock.js";
 import type { Disk } from "../storage/disk.js";
-import { encodeSnapshot, snapshotPath, writeFileAtomically } from "../storage/snapshot.js";
+import { isSegmentName } from "../storage/segment.js";
+import { encodeSnapshot, isSnapshotName, snapshotPath, writeFileAtomically } from "../storage/snapshot.js";
+import { Wal } from "../storage/wal.js";
 
 export const FORMAT = 1;
-const MARKER = "varve.json";
+export const MARKER = "varve.json";
+/** What was found damaged and has been replaced, for people and for repair. */
+export const DAMAGED_FOLDER = "damaged";
 const OWN_NAMES = new Set([
   MARKER,
   `${MARKER}.tmp`,
@@ -25,6 +30,7 @@ const OWN_NAMES = new Set([
   "log",
   "task",
   "ballast",
+  DAMAGED_FOLDER,
 ]);
 
 export interface DirectoryMarker {
@@ -44,7 +50,8 @@ export function prepareDirectory(disk: Disk, directory: string, create: boolean)
     }
     throw accessError(directory, error);
   }
-  if (names.includes(MARKER)) return;
+  // Without its marker it is refused once it is locked: until then another process may be about to make it.
+  if (names.includes(MARKER) || usedFile(disk, directory) !== undefined) return;
   const foreign = names.filter((name) => !OWN_NAMES.has(name));
   if (foreign.length > 0) {
     throw new VarveError(
@@ -109,7 +116,16 @@ export async function readMarker(
   wallMs: number,
 ): Promise<DirectoryMarker> {
   const path = `${directory}/${MARKER}`;
-  if (disk.size(path) === undefined) return await createDirectory(disk, directory, path, random, wallMs);
+  if (disk.size(path) === undefined) {
+    const used = usedFile(disk, directory);
+    if (used === undefined) return await createDirectory(disk, directory, path, random, wallMs);
+    throw new VarveError(
+      "ERR_CORRUPT",
+      `${path} is missing, but the directory has been used: it holds ${used}. Nothing was changed. Put varve.json back ` +
+        "from a copy, or have 'varve repair' write it again.",
+      { details: { file: path } },
+    );
+  }
   const text = disk.readFile(path).toString("utf8");
   let marker: { format?: unknown; id?: unknown };
   try {
@@ -117,7 +133,8 @@ export async function readMarker(
   } catch (cause) {
     throw new VarveError(
       "ERR_CORRUPT",
-      `${path} is not valid JSON. It should name the format and the directory's id.`,
+      `${path} is not valid JSON. It should name the format and the directory's id. Put it back from a copy, or have ` +
+        "'varve repair' write it again.",
       {
         cause,
         details: { file: path },
@@ -125,9 +142,13 @@ export async function readMarker(
     );
   }
   if (typeof marker?.format !== "number" || typeof marker.id !== "string" || !/^[0-9a-f]{32}$/.test(marker.id)) {
-    throw new VarveError("ERR_CORRUPT", `${path} does not name the format and the directory's id.`, {
-      details: { file: path },
-    });
+    throw new VarveError(
+      "ERR_CORRUPT",
+      `${path} does not name the format and the directory's id. Put it back from a copy, or have 'varve repair' write it again.`,
+      {
+        details: { file: path },
+      },
+    );
   }
   if (marker.format !== FORMAT) {
     throw new VarveError(
@@ -149,11 +170,8 @@ async function createDirectory(
 ): Promise<DirectoryMarker> {
   const word = () => random.uint32().toString(16).padStart(8, "0");
   const id = word() + word() + word() + word();
+  // An earlier attempt may have left some of this, and a first snapshot, which is replaced.
   for (const part of ["wal", "snap", "shared"]) disk.mkdir(`${directory}/${part}`);
-  // Whatever an earlier attempt left: the directory has never been opened.
-  for (const part of ["wal", "snap"]) {
-    for (const name of disk.list(`${directory}/${part}`)) disk.unlink(`${directory}/${part}/${name}`);
-  }
   const header = {
     lsn: 0,
     walSeq: 1,
@@ -175,6 +193,43 @@ async function createDirectory(
   await syncAncestors(disk, directory);
   await writeFileAtomically(disk, directory, path, [Buffer.from(`${JSON.stringify(marker)}\n`)]);
   return { id };
+}
+
+/** A file that only a directory which has been opened has; undefined when there is none. */
+export function usedFile(disk: Disk, directory: string): string | undefined {
+  const first = snapshotPath("snap", 0);
+  return (
+    search(disk, directory, "wal", 0, (name) => Wal.seqOf(name) !== undefined || Wal.isSpare(name)) ??
+    search(disk, directory, "snap", 0, (name) => isSnapshotName(name) && `snap/${name}` !== first) ??
+    search(disk, directory, "shared", 0, isSegmentName) ??
+    search(disk, directory, "log", 2, isSegmentName) ??
+    search(disk, directory, "task", 2, isSegmentName)
+  );
+}
+
+/** A file below a folder, `depth` folders down at most, whose name matches. */
+function search(
+  disk: Disk,
+  directory: string,
+  folder: string,
+  depth: number,
+  matches: (name: string) => boolean,
+): string | undefined {
+  let names: string[];
+  try {
+    names = disk.list(`${directory}/${folder}`).sort();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
+    throw error;
+  }
+  const found = names.find(matches);
+  if (found !== undefined) return `${folder}/${found}`;
+  for (const name of depth > 0 ? names : []) {
+    const below = search(disk, directory, `${folder}/${name}`, depth - 1, matches);
+    if (below !== undefined) return below;
+  }
+  return undefined;
 }
 
 /** Any of the folders above may have been made along with the directory, by this call or by one that was cut short. */

@@ -18,12 +18,13 @@ import { FAILED_MARK, Wal } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES } from "../storage/wal-format.js";
 import type { WalEntry, WalSource } from "../storage/wal-reader.js";
 import { Catalog, type CatalogEntry } from "./catalog.js";
-import { FORMAT } from "./directory.js";
+import { DAMAGED_FOLDER, FORMAT, MARKER } from "./directory.js";
 import { inspectLog } from "./inspect-log.js";
 import { Findings, guarded, type VerifyProgress, type VerifyReport } from "./inspect-report.js";
 import { inspectLoneSegment, inspectSegment, type OwnedRun } from "./inspect-segments.js";
 import { walkRecords } from "./inspect-window.js";
 import { FIRST_QUEUE_OP, OP_CREATE_QUEUE, type QueueKinds, type QueueState } from "./queue-state.js";
+import { mustFollow } from "./recovery.js";
 
 /** What an inspection must know of queues; given by the layer that knows the kinds. */
 export interface QueueInspector {
@@ -68,9 +69,8 @@ export async function inspectDirectory(
   return findings.report();
 }
 
-const MARKER = "varve.json";
 /** Besides the folders of queues. */
-const KNOWN_NAMES = new Set([MARKER, "LOCK", "LOCK.owner", "ballast", "wal", "snap", "shared"]);
+const KNOWN_NAMES = new Set([MARKER, "LOCK", "LOCK.owner", "ballast", "wal", "snap", "shared", DAMAGED_FOLDER]);
 /** Folders of a queue's streams stand this deep below the folder of their kind. */
 const QUEUE_DEPTH = 2;
 
@@ -149,8 +149,9 @@ class DirectoryInspection {
       queueOf: (id: number) => this.#owners.get(id)?.label,
       visit: (entry: WalEntry) => this.#replay(entry),
     };
-    const { walSeq, clean } = snapshot.header;
-    if (!clean && sources[0]?.seq !== walSeq) {
+    const { walSeq } = snapshot.header;
+    const begun = this.#list(`${this.#directory}/wal`).flatMap((name) => Wal.begunSeqOf(name) ?? []);
+    if (mustFollow(snapshot, begun) && sources[0]?.seq !== walSeq) {
       const missing = Wal.path(`${this.#directory}/wal`, walSeq);
       this.#findings.problem(missing, undefined, "the log file that follows the snapshot is missing");
       this.#current = false;
@@ -351,6 +352,7 @@ class DirectoryInspection {
       const seq = Wal.seqOf(name);
       if (seq !== undefined && seq >= (snapshot?.header.walSeq ?? 0)) sources.push({ path: `${folder}/${name}`, seq });
       else if (seq !== undefined || Wal.isSpare(name)) this.#named.add(`${folder}/${name}`);
+      else if (Wal.begunSeqOf(name) !== undefined) this.#named.add(`${folder}/${name}`);
     }
     return sources;
   }

@@ -27,7 +27,7 @@ export interface QueueState {
   encode(output: Encoder): void;
   /** The lowest offset of a stream that is still needed; everything below may go. */
   neededFrom(stream: Stream): number;
-  /** Called once, after recovery: time stood still since `last`. */
+  /** Called once, when the queue has been read back after an open: time stood still from `last` to `now`. */
   resume(last: LogTime, now: LogTime): void;
   /** Ends waits and timers. */
   close(error: Error): void;

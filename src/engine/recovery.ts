@@ -20,6 +20,7 @@ import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
 import { Catalog } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
+import { keepCopy } from "./damaged.js";
 import { readMarker } from "./directory.js";
 import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
 import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
@@ -52,20 +53,21 @@ export async function openDirectory(
   const walDirectory = `${directory}/wal`;
   const bootId = disk.bootId() ?? "";
   const wal = new Wal(disk, walDirectory, { fileBytes: options.walFileBytes, directoryId: marker.id, bootId });
-  const { sources, old, seqMax } = listLog(disk, walDirectory, snapshot.header.walSeq);
-  if (!snapshot.header.clean && sources[0]?.seq !== snapshot.header.walSeq) {
+  const { sources, old, begun, seqMax } = listLog(disk, walDirectory, snapshot.header.walSeq);
+  if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {
     const missing = Wal.path(walDirectory, snapshot.header.walSeq);
     throw corrupt(missing, "the log file that follows the snapshot is missing");
   }
 
   const replay = new Replay(catalog, wal, sources);
   const end = await replay.run(new WalReader(disk, marker.id), snapshot);
+  const notes = [...end.notes, ...replay.notes];
   const report: RecoveryReport = {
     recovered: sources.length > 0,
     replayedCommits: end.entries,
     replayedBytes: end.bytes,
     cutBytes: end.cutBytes,
-    notes: [...end.notes, ...replay.notes],
+    notes,
   };
   const last = replay.time ?? { elapsedMs: snapshot.header.elapsedMs, wallMs: snapshot.header.wallMs };
   const generation = sources.length > 0 ? end.generationMax + 1 : snapshot.header.generation;
@@ -81,12 +83,13 @@ export async function openDirectory(
     generation,
     elapsedMs: last.elapsedMs,
   });
-  for (const state of catalog.loaded()) state.resume(last, engine.time());
+  catalog.resume(last, engine.time());
   const failedMark = `${walDirectory}/${FAILED_MARK}`;
   const failed = disk.size(failedMark) !== undefined;
   if (sources.length > 0 && mayHaveLostRecords(end, bootId, failed)) {
     // As many records as all log files can hold: offsets go on past them, so that none is ever given out twice.
-    const lost = Math.ceil((WAL_FILES_MAX * options.walFileBytes) / RECORD_BYTES_MIN);
+    const fileBytes = Math.max(options.walFileBytes, end.fileBytesMax);
+    const lost = Math.ceil((WAL_FILES_MAX * fileBytes) / RECORD_BYTES_MIN);
     for (const entry of catalog.entries) {
       if (entry.damaged !== undefined) continue;
       for (const stream of catalog.load(entry).streams) stream.skip(lost);
@@ -94,6 +97,7 @@ export async function openDirectory(
   }
 
   try {
+    await keepDamaged(disk, directory, replay.leftOut, notes);
     for (const name of old) wal.adoptSpare(name);
     const header = { firstLsn: end.lsn + 1, generation, prevCrc: end.crc, async: options.durability === "async" };
     wal.begin(header, seqMax + 1);
@@ -103,7 +107,11 @@ export async function openDirectory(
       await checkpointer.checkpointNow();
       if (engine.failure !== undefined) throw engine.failure;
       options.logger.info({ directory, ...report }, "recovered after an unclean stop");
+    } else {
+      // From the first change on the snapshot, which says that nothing follows it, does not count alone any more.
+      await wal.markBegun();
     }
+    for (const seq of begun) if (seq !== wal.current.seq) disk.unlink(Wal.begunPath(walDirectory, seq));
     if (failed) disk.unlink(failedMark);
     return { engine, checkpointer, report };
   } catch (error) {
@@ -141,15 +149,23 @@ function readSnapshot(disk: Disk, directory: string): Snapshot {
   return snapshot;
 }
 
+/** Whether a log file that follows the snapshot must be there. After an orderly close there is none until the next open. */
+export function mustFollow(snapshot: Snapshot, begun: readonly number[]): boolean {
+  return !snapshot.header.clean || begun.includes(snapshot.header.walSeq);
+}
+
 function listLog(
   disk: Disk,
   directory: string,
   fromSeq: number,
-): { sources: WalSource[]; old: string[]; seqMax: number } {
+): { sources: WalSource[]; old: string[]; begun: number[]; seqMax: number } {
   const sources: WalSource[] = [];
   const old: string[] = [];
+  const begun: number[] = [];
   let seqMax = fromSeq - 1;
   for (const name of disk.list(directory).sort()) {
+    const begunSeq = Wal.begunSeqOf(name);
+    if (begunSeq !== undefined) begun.push(begunSeq);
     const seq = Wal.seqOf(name);
     if (seq === undefined) {
       if (Wal.isSpare(name)) old.push(name);
@@ -159,12 +175,25 @@ function listLog(
     if (seq < fromSeq) old.push(name);
     else sources.push({ path: `${directory}/${name}`, seq });
   }
-  return { sources, old, seqMax };
+  return { sources, old, begun, seqMax };
+}
+
+/**
+ * Keeps copies of the log files with changes of damaged queues: the checkpoint that comes next gives the files up. Copies,
+ * as the files themselves are needed until its snapshot is durable.
+ */
+async function keepDamaged(disk: Disk, directory: string, files: Iterable<string>, notes: string[]): Promise<void> {
+  for (const path of files) {
+    const kept = await keepCopy(disk, directory, path);
+    notes.push(`${kept}: a copy of the log file with the changes of damaged queues that were left out`);
+  }
 }
 
 /** Repeats the log behind a snapshot. */
 class Replay {
   readonly notes: string[] = [];
+  /** Log files with changes that were left out. */
+  readonly leftOut = new Set<string>();
   /** Of the last entry. */
   time: LogTime | undefined;
   readonly #catalog: Catalog;
@@ -201,7 +230,7 @@ class Replay {
     try {
       this.#batches(entry);
       const input = new Decoder(buffer, entry.metaStart, entry.metaEnd);
-      while (!input.done) this.#operation(input, this.time);
+      while (!input.done) this.#operation(input, this.time, entry);
     } catch (error) {
       if (!(error instanceof MalformedError)) throw error;
       throw corrupt(entry.file.path, `entry ${header.lsn} is intact but cannot be repeated: ${error.message}`);
@@ -211,7 +240,7 @@ class Replay {
   #batches(entry: WalEntry): void {
     for (let at = entry.bulkStart; at < entry.metaStart; ) {
       const header = readBatchHeader(entry.buffer, at, entry.metaStart)!;
-      const stream = this.#stream(header.streamId);
+      const stream = this.#stream(header.streamId, entry);
       if (stream !== undefined) {
         if (header.baseOffset < stream.next) {
           throw new MalformedError(`batch at offset ${header.baseOffset} of a stream that ends at ${stream.next}`);
@@ -239,14 +268,14 @@ class Replay {
     }
   }
 
-  #stream(id: number): Stream | undefined {
+  #stream(id: number, entry: WalEntry): Stream | undefined {
     const stream = this.#damagedIsUndefined(() => this.#catalog.stream(id));
     if (stream === undefined && !this.#catalog.hasDamage) throw new MalformedError(`stream ${id} is not known`);
-    if (stream === undefined) this.#dropped++;
+    if (stream === undefined) this.#leaveOut(entry);
     return stream;
   }
 
-  #operation(input: Decoder, time: LogTime): void {
+  #operation(input: Decoder, time: LogTime, from: WalEntry): void {
     const code = input.u8();
     const queueId = input.varint();
     // Each operation is framed, so that those of a damaged queue can be passed over.
@@ -262,8 +291,13 @@ class Replay {
     const entry = this.#catalog.byId(queueId);
     if (entry === undefined) throw new MalformedError(`queue ${queueId} is not known`);
     const state = this.#damagedIsUndefined(() => this.#catalog.load(entry));
-    if (state === undefined) this.#dropped++;
+    if (state === undefined) this.#leaveOut(from);
     else state.replay(code, fields, time);
+  }
+
+  #leaveOut(entry: WalEntry): void {
+    this.#dropped++;
+    this.leftOut.add(entry.file.path);
   }
 
   #damagedIsUndefined<T>(load: () => T): T | undefined {

@@ -368,7 +368,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
         }
         const decoded = this.#decode(tasks);
         if (decoded.length > 0) resolve(decoded);
-        else queueMicrotask(() => this.#receiveAgain(options, max, started, resolve, reject));
+        else void Promise.resolve().then(() => this.#receiveAgain(options, max, started, resolve, reject));
       },
       reject: (error) => {
         stop?.();

@@ -260,7 +260,7 @@ export class RecordCursor {
     }
     this.#fieldsStart = at;
     this.#attributesEnd = 0;
-    if ((flags & (FLAG_KEY | FLAG_HEADERS | FLAG_ATTRIBUTES)) !== 0) {
+    if ((flags & ~FLAG_HOLES) !== 0) {
       if ((flags & ~FLAGS_KNOWN) !== 0) throw new MalformedError(`record flags ${flags} are unknown`);
       if ((flags & FLAG_KEY) !== 0) at = this.#skipSized(at);
       if ((flags & FLAG_HEADERS) !== 0) {

@@ -215,8 +215,8 @@ function heldBy(owner: Owner | undefined, root: string): VarveError {
   const who = self ? "this process, which has opened it already" : `process ${owner.pid} on host ${owner.host}`;
   return new VarveError(
     "ERR_DIR_LOCKED",
-    `${root} is in use by ${who} (since ${owner.since}); only one may open it at a time. Close it there, or let that ` +
-      "process serve it to others (varve daemon)",
+    `${root} is in use by ${who} (since ${owner.since}); only one may open it at a time. Close it there first, or ` +
+      "share its MessageQueue within that process.",
     { details: { ...owner } },
   );
 }

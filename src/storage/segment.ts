@@ -55,6 +55,11 @@ export interface Run {
   index: SparseIndex | undefined;
 }
 
+/** Whether a file is called like a segment: a stream's own, or a shared one. */
+export function isSegmentName(name: string): boolean {
+  return /^(?:\d{20}|\d{16})\.seg$/.test(name);
+}
+
 export function encodeSegmentHeader(streamId: number, baseOffset: number, directoryId: string): Buffer {
   const buffer = Buffer.alloc(SEGMENT_HEADER_BYTES);
   buffer.write(SEGMENT_MAGIC, 0, "latin1");

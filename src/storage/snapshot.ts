@@ -50,16 +50,23 @@ export interface SnapshotSection {
   readonly kind: number;
   readonly name: string;
   readonly body: Buffer;
+  /** The checksum that the table names for the body. */
+  readonly crc: number;
   /** False when the body does not match its checksum. */
   readonly intact: boolean;
 }
+
+/** A section to be written. A damaged body goes on not matching its checksum, and so stays damaged. */
+export type NewSection = Pick<SnapshotSection, "id" | "kind" | "name" | "body"> & {
+  readonly wrongCrc?: number | undefined;
+};
 
 export interface Snapshot {
   readonly header: SnapshotHeader;
   readonly sections: readonly SnapshotSection[];
 }
 
-export function encodeSnapshot(header: SnapshotHeader, sections: readonly Omit<SnapshotSection, "intact">[]): Buffer[] {
+export function encodeSnapshot(header: SnapshotHeader, sections: readonly NewSection[]): Buffer[] {
   const table = new Encoder(4096);
   table.position = HEADER_BYTES + 4;
   table.varint(header.lastQueueId);
@@ -71,7 +78,7 @@ export function encodeSnapshot(header: SnapshotHeader, sections: readonly Omit<S
     table.u8(section.kind);
     table.string(section.name);
     table.varint(section.body.length);
-    table.u32(crc32(section.body, 0, section.body.length));
+    table.u32(section.wrongCrc ?? crc32(section.body, 0, section.body.length));
   }
   const buffer = table.view();
   buffer.write(MAGIC, 0, "latin1");
@@ -122,7 +129,7 @@ export function decodeSnapshot(buffer: Buffer): Snapshot | string {
       const bytes = table.varint();
       const crc = table.u32();
       const body = buffer.subarray(Math.min(at, buffer.length), at + bytes);
-      sections.push({ id, kind, name, body, intact: body.length === bytes && crc32(body, 0, bytes) === crc });
+      sections.push({ id, kind, name, body, crc, intact: body.length === bytes && crc32(body, 0, bytes) === crc });
       at += bytes;
     }
     return { header, sections };

@@ -16,6 +16,7 @@ import {
   RecordCursor,
   readBatchHeader,
 } from "./batch.js";
+import { MalformedError } from "./bytes.js";
 import type { FileCache } from "./file-cache.js";
 import { type Block, CHUNK_BYTES, type Chunk, type ChunkPool, newChunk } from "./memory.js";
 import {
@@ -48,6 +49,8 @@ const checkedSegments = new WeakSet<Segment>();
 export class StreamReader {
   /** The record that the last successful `next()` came to. */
   readonly record = new RecordCursor();
+  /** Where the batch that it is in stands, and the offset behind it. */
+  readonly #batch = { file: "", position: 0, next: 0 };
   readonly #stream: Stream;
   readonly #context: ReaderContext;
   readonly #owned: number | undefined;
@@ -99,7 +102,7 @@ export class StreamReader {
     const record = this.record;
     for (;;) {
       if (record.left > 0 && this.#current()) {
-        record.next();
+        this.#step();
         if (record.offset < this.#wanted) continue;
         if (record.offset >= limit) {
           // Cannot be given yet: stand before it again.
@@ -146,6 +149,18 @@ export class StreamReader {
     await this.#fillFromWal(ref);
   }
 
+  /** Steps to the next record of the batch. One that matches its checksum and is malformed was written by no varve. */
+  #step(): void {
+    try {
+      this.record.next();
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      this.#leaveBatch();
+      const { file, position, next } = this.#batch;
+      throw damaged(file, position, this.#wanted, next, error.message);
+    }
+  }
+
   /** Leaves a batch before its end: it must be looked for again, as the place in the run is behind it already. */
   #leaveBatch(): void {
     this.record.leave();
@@ -167,6 +182,7 @@ export class StreamReader {
     if (ref.block !== undefined && ref.block.life === ref.life) {
       this.#block = ref.block;
       this.#blockLife = ref.life;
+      this.#enterBatch(ref.wal.file.path, ref.position, ref.next);
       this.record.enter(ref.block.buffer, ref.blockStart, ref.count, ref.base, ref.timestamp);
       return "record";
     }
@@ -178,8 +194,15 @@ export class StreamReader {
       throw damaged(ref.wal.file.path, ref.position, Math.max(ref.base, this.#wanted), ref.next);
     }
     this.#block = undefined;
+    this.#enterBatch(ref.wal.file.path, ref.position, ref.next);
     this.record.enter(buffer, at, ref.count, ref.base, ref.timestamp);
     return "record";
+  }
+
+  #enterBatch(file: string, position: number, next: number): void {
+    this.#batch.file = file;
+    this.#batch.position = position;
+    this.#batch.next = next;
   }
 
   #enterRun(run: Run, limit: number): "record" | "end" | "load" {
@@ -195,6 +218,7 @@ export class StreamReader {
           if (this.#inChunk(run.segment, this.#runPosition, header.bytes) < 0) return "load";
           if (batchIsIntact(buffer, at, header.bytes)) {
             if (header.baseOffset >= limit) return "end";
+            this.#enterBatch(run.segment.path, this.#runPosition, header.baseOffset + header.span);
             this.#runPosition += batchFileBytes(header.bytes);
             this.#runOffset = header.baseOffset + header.span;
             if (this.#runOffset <= this.#wanted) continue;

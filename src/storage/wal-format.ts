@@ -11,7 +11,7 @@
  *   | 8 bytes  | u32     | u32        | u64    | u64        | u32          | u32      | 16 bytes    | 36 bytes
  *   +----------+---------+------------+--------+------------+--------------+----------+-------------+---------
  *   crc32 covers bytes 12 .. FILE_HEADER_BYTES. Byte 92: flags (1: commits may have been acknowledged before they
- *   were durable).
+ *   were durable). Bytes 96 .. 104: u64 size up to which log files are filled.
  *
  *   entry
  *   0       4            8            12           16      24          32         40        48         52          56
@@ -56,6 +56,8 @@ export interface WalFileHeader {
   readonly bootId: string;
   /** Commits may have been acknowledged before they were durable. */
   readonly async: boolean;
+  /** Size of a full log file at the time: bounds what can be lost of it. */
+  readonly fileBytes: number;
 }
 
 export function encodeFileHeader(header: WalFileHeader): Buffer {
@@ -69,6 +71,7 @@ export function encodeFileHeader(header: WalFileHeader): Buffer {
   buffer.write(header.directoryId, 40, 16, "hex");
   buffer.write(header.bootId, 56, 36, "latin1");
   buffer[92] = header.async ? FLAG_ASYNC : 0;
+  putU64(buffer, 96, header.fileBytes);
   putU32(buffer, 8, crc32(buffer, 12, FILE_HEADER_BYTES));
   return buffer;
 }
@@ -88,6 +91,7 @@ export function decodeFileHeader(buffer: Buffer): WalFileHeader | string {
     directoryId: buffer.toString("hex", 40, 56),
     bootId: buffer.toString("latin1", 56, 92).replace(/\0+$/, ""),
     async: (buffer[92]! & FLAG_ASYNC) !== 0,
+    fileBytes: getU64(buffer, 96),
   };
 }
 

@@ -55,6 +55,8 @@ export interface WalEnd extends WalPoint {
   readonly bytes: number;
   /** Highest generation met in any file. */
   readonly generationMax: number;
+  /** Largest size that any file says log files had when it was begun. */
+  readonly fileBytesMax: number;
   /** Where each file's entries end; a file that is not part of the log has none. */
   readonly ends: ReadonlyMap<number, number>;
   /** Bytes behind the end that belong to writes under way: cut off. */
@@ -120,6 +122,7 @@ export class WalReader {
     /** The end of the log as far as it has been read. */
     let end = { index: 0, position: FILE_HEADER_BYTES };
     let generationMax = generation;
+    let fileBytesMax = 0;
     /** Every file so far goes on where the one before it ended. */
     let joined = true;
     const ends = new Map<number, number>();
@@ -129,7 +132,10 @@ export class WalReader {
       try {
         const window = new Window(file);
         const found = await this.#header(window, source);
-        if (typeof found !== "string") generationMax = Math.max(generationMax, found.generation);
+        if (typeof found !== "string") {
+          generationMax = Math.max(generationMax, found.generation);
+          fileBytesMax = Math.max(fileBytesMax, found.fileBytes);
+        }
         const reason =
           typeof found === "string"
             ? found
@@ -166,7 +172,7 @@ export class WalReader {
         `${sources[end.index]!.path}: cut ${cutBytes} bytes at ${end.position}, writes that had not been completed`,
       );
     }
-    return { lsn, crc, generation, generationMax, entries, bytes, ends, cutBytes, notes, header };
+    return { lsn, crc, generation, generationMax, fileBytesMax, entries, bytes, ends, cutBytes, notes, header };
   }
 
   async #header(window: Window, source: WalSource): Promise<WalFileHeader | string> {
@@ -260,7 +266,8 @@ async function tornEntryBytes(window: Window, position: number, generation: numb
   if (at < 0) return 0;
   const header = readEntryHeader(window.buffer, at);
   if (header.generation !== generation || header.lsn !== lsn) return 0;
-  const intact = (await window.at(position, entryBytes(header))) >= 0 && entryIsIntact(window.buffer, at, header);
+  const whole = await window.at(position, entryBytes(header));
+  const intact = whole >= 0 && entryIsIntact(window.buffer, whole, header);
   return intact ? 0 : Math.min(entryBytes(header), window.size - position);
 }
 

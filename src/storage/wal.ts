@@ -101,6 +101,15 @@ export class Wal {
     return /^\d{16}\.wal$/.test(name) ? Number(name.slice(0, 16)) : undefined;
   }
 
+  /** The file that says that a log file has been begun, behind a snapshot that does not know of it. */
+  static begunPath(directory: string, seq: number): string {
+    return `${directory}/${String(seq).padStart(16, "0")}.begun`;
+  }
+
+  static begunSeqOf(name: string): number | undefined {
+    return /^\d{16}\.begun$/.test(name) ? Number(name.slice(0, 16)) : undefined;
+  }
+
   static isSpare(name: string): boolean {
     return /^(spare-\d+|new)\.wal$/.test(name);
   }
@@ -147,10 +156,10 @@ export class Wal {
       this.#disk.rename(spare, path);
       file = this.#disk.openFile(path, "write");
     }
-    const { directoryId, bootId } = this.#options;
+    const { directoryId, bootId, fileBytes } = this.#options;
     const wal: WalFile = {
       seq,
-      header: { ...header, seq, directoryId, bootId },
+      header: { ...header, seq, directoryId, bootId, fileBytes },
       file,
       position: FILE_HEADER_BYTES,
       allocated: Math.min(file.size(), this.#options.fileBytes),
@@ -246,6 +255,16 @@ export class Wal {
     };
     wal.named = name();
     wal.named.catch(() => {}); // met by the checkpoint that needs it
+  }
+
+  /**
+   * Notes durably that the current file, which is durable itself, must be there from now on. Nothing has been written in
+   * it yet.
+   */
+  async markBegun(): Promise<void> {
+    const path = Wal.begunPath(this.#directory, this.current.seq);
+    if (this.#disk.size(path) === undefined) this.#disk.openFile(path, "create").close();
+    await this.#disk.syncDirectory(this.#directory);
   }
 
   /** Makes everything written so far durable. The caller sees to it that only one sync runs at a time. */

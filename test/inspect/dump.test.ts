@@ -31,9 +31,9 @@ function ofType(items: readonly Item[], type: string): Item[] {
   return items.filter((item) => item.type === type);
 }
 
-test("every file but the ballast can be dumped", async () => {
+test("every file but the ballast and the empty marks can be dumped", async () => {
   for (const file of filesBelow(directory)) {
-    if (file === "ballast") continue;
+    if (file === "ballast" || file.endsWith(".begun")) continue;
     const items = await dumpOf(file);
     assert.ok(items.length > 0, file);
     const unused = readFileSync(join(directory, file)).every((byte) => byte === 0);
