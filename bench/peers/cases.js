@@ -16,7 +16,7 @@ export const CASES = [
     title: "append 1 KiB, batches of 64, 8 appenders, async",
     durability: "async",
     messageBytes: KIB,
-    messages: { varve: 262_144, [RAW_WRITE]: 262_144, peer: 65_536 },
+    messages: { varve: 131_072, [RAW_WRITE]: 131_072, peer: 131_072 },
     bare: [RAW_WRITE],
     targets: [
       { against: RAW_WRITE, least: 0.45 },
@@ -29,7 +29,7 @@ export const CASES = [
     title: "append 1 KiB one by one, 64 at a time, async",
     durability: "async",
     messageBytes: KIB,
-    messages: { varve: 262_144, [RAW_WRITE]: 262_144, peer: 24_576 },
+    messages: { varve: 131_072, [RAW_WRITE]: 131_072, peer: 24_576 },
     bare: [RAW_WRITE],
     targets: [
       { against: RAW_WRITE, least: 0.25 },

@@ -17,6 +17,7 @@ import {
   rawWrite,
   spread,
   table,
+  warmMemory,
   whole,
   withScratch,
 } from "./entry.js";
@@ -29,6 +30,8 @@ const STORES = [varve, sqlite, sqlite.plain, lmdb, level];
 const BATCH = 64;
 const WORKERS = 8;
 const CONCURRENCY = 64;
+/** Memory made warm before each turn, at least; otherwise twice what the turn stores. */
+const WARM_BYTES_MIN = 64 * 1024 * 1024;
 /** Part of the messages in a smoke run, which only shows that everything works. */
 const SMOKE_SHARE = 1 / 64;
 
@@ -118,6 +121,7 @@ async function runCase(one, directory, { rounds, share, stores, onRound }) {
       roundLimitMs: Number.POSITIVE_INFINITY,
       // Half of it warms up; a multiple of two batches stays whole.
       messages: ({ name }) => Math.ceil(messagesOf(name) / (2 * BATCH)) * 2 * BATCH,
+      prepare: ({ name }) => warmMemory(directory, Math.max(WARM_BYTES_MIN, 2 * messagesOf(name) * one.messageBytes)),
       onRound,
     });
     const own = timings.get(contestants[0]);

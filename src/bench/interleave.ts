@@ -24,6 +24,8 @@ export interface InterleaveOptions {
   readonly roundLimitMs: number;
   /** Messages that a contestant is asked for in a round. */
   readonly messages: (contestant: Contestant) => number;
+  /** Called before each contestant's turn, outside the measured time, to leave all of them the same conditions. */
+  readonly prepare?: (contestant: Contestant) => void;
   readonly onRound?: (contestant: Contestant, round: number) => void;
   readonly onLap?: () => void;
 }
@@ -51,6 +53,7 @@ export async function interleave<C extends Contestant>(
     for (const state of round % 2 === 0 ? states : [...states].reverse()) {
       options.onRound?.(state.contestant, round);
       const asked = options.messages(state.contestant) * (warmup ? WARMUP_SHARE : 1);
+      options.prepare?.(state.contestant);
       state.probe.begin(options.roundLimitMs);
       const startedMs = performance.now();
       const done = await state.contestant.run(Math.max(1, Math.round(asked)), state.probe);

@@ -4,7 +4,11 @@ import { VarveError } from "../api/errors.js";
 import { type Contestant, interleave, ratios, type Timing } from "./interleave.js";
 import { type Latency, type Memory, MemorySampler, type Spread, spread } from "./measure.js";
 import { messagesPerRound, type RunSettings } from "./settings.js";
+import { warmMemory } from "./warm.js";
 import { WORKLOADS, type Workload } from "./workloads.js";
+
+/** Memory made warm before each turn, at most: beyond it the cost of fresh memory is part of the work. */
+const WARM_BYTES_MAX = 1024 * 1024 * 1024;
 
 export interface Speed {
   readonly messagesPerSecond: Spread;
@@ -68,6 +72,8 @@ async function runWorkload(
     let memory: Memory;
     try {
       timings = await interleave(contestants, {
+        prepare: () =>
+          warmMemory(directory, Math.min(WARM_BYTES_MAX, 2 * settings.messageBytes * messagesPerRound(settings))),
         rounds: settings.rounds,
         roundLimitMs: settings.roundLimitMs,
         messages: () => messages,

@@ -63,7 +63,7 @@ export class Checkpointer {
     this.#shared = new SharedSegments(engine, this.#writer, this.#windows);
     engine.onRotate = () => {
       this.#captured = this.#capture();
-      this.#running ??= this.#runAll();
+      this.#start();
     };
   }
 
@@ -103,7 +103,15 @@ export class Checkpointer {
     this.#retryTimer ??= this.#engine.clock.setTimer(RETRY_MS, () => {
       this.#retryTimer = undefined;
       this.#captured ??= this.#failed;
-      this.#running ??= this.#runAll();
+      this.#start();
+    });
+  }
+
+  #start(): void {
+    if (this.#running !== undefined || this.#captured === undefined) return;
+    this.#running = this.#runAll().finally(() => {
+      this.#running = undefined;
+      this.#start();
     });
   }
 
@@ -118,8 +126,6 @@ export class Checkpointer {
     } catch (error) {
       if (isNoSpace(error)) this.#retryLater();
       else this.#engine.fail("the checkpoint", error);
-    } finally {
-      this.#running = undefined;
     }
   }
 
@@ -146,14 +152,13 @@ export class Checkpointer {
     await this.#shared.consolidate();
     if (closing) await this.#storeIndexes();
     const sections = engine.catalog.sections(captured.queues);
-    const garbage = this.#writer.takeGarbage();
     await this.#writer.sync();
     if (this.#leftOut) await engine.syncFiles();
     else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
-    this.#leftOut = false;
     await this.#writeSnapshot(captured, sections, closing);
+    this.#leftOut = false;
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
-    this.#writer.removeGarbage(garbage);
+    this.#writer.removeGarbage();
     engine.checkpointed(captured.lsn, captured.time.elapsedMs);
   }
 

@@ -158,7 +158,9 @@ export class Engine implements ReaderContext {
   #asyncNoted = false;
   #failure: VarveError | undefined;
   #diskFull = false;
+  #stopping = false;
   #closed = false;
+  readonly #unfinished = new Set<Promise<unknown>>();
   #stalled = false;
   #parked: Parked[] = [];
   #parkedBytes = 0;
@@ -203,7 +205,7 @@ export class Engine implements ReaderContext {
 
   /** True when changes must wait for the checkpoint: then `park` the call instead of staging it. */
   get stalled(): boolean {
-    return this.#stalled && this.#failure === undefined && !this.#closed;
+    return this.#stalled && this.#failure === undefined && !this.#stopping;
   }
 
   get health(): "ok" | "failed" | "disk-full" {
@@ -214,8 +216,23 @@ export class Engine implements ReaderContext {
     return this.#failure;
   }
 
+  /** True once new calls are refused. */
   get closed(): boolean {
-    return this.#closed;
+    return this.#stopping;
+  }
+
+  checkOpen(): void {
+    if (this.#stopping) throw closedError(this.directory);
+  }
+
+  /** Has `stop` wait for a call that was accepted and has not staged all of its changes yet. */
+  async finishing<T>(call: Promise<T>): Promise<T> {
+    this.#unfinished.add(call);
+    try {
+      return await call;
+    } finally {
+      this.#unfinished.delete(call);
+    }
   }
 
   /** How a call that asks for `given` is committed. */
@@ -417,7 +434,7 @@ export class Engine implements ReaderContext {
     } catch (error) {
       throw this.#noSpace(error);
     }
-    this.wal.nameCurrent();
+    this.wal.nameCurrent().catch((error) => this.fail("making the log durable", error));
     this.#recentBatches = 0;
     if (this.wal.files.length >= WAL_FILES_MAX) this.#stalled = true;
     this.onRotate?.();
@@ -510,11 +527,13 @@ export class Engine implements ReaderContext {
 
   /** Refuses changes from now on; what was accepted is made durable. */
   async stop(): Promise<void> {
-    this.flush();
-    this.#closed = true;
+    this.#stopping = true;
     this.#unpark();
     const error = closedError(this.directory);
     for (const state of this.catalog.loaded()) state.close(error);
+    while (this.#unfinished.size > 0) await Promise.allSettled(this.#unfinished);
+    this.flush();
+    this.#closed = true;
     if (this.#failure === undefined) {
       await this.sync().catch((failure: unknown) => {
         if (this.#failure === undefined) throw failure;

@@ -44,7 +44,25 @@ export class SegmentWriter {
     buffer: Buffer,
     positionOf: (ref: BatchRef) => number,
   ): Promise<void> {
-    const run = await this.#runFor(stream, refs[0]!);
+    for (let from = 0; from < refs.length; ) {
+      const run = await this.#runFor(stream, refs[from]!);
+      let space = this.#engine.options.segmentBytes - run.segment.bytes;
+      let to = from;
+      // At least one: a batch may be larger than a segment is meant to be.
+      do space -= batchFileBytes(refs[to++]!.bytes);
+      while (to < refs.length && space >= batchFileBytes(refs[to]!.bytes));
+      await this.#appendToRun(stream, run, refs.slice(from, to), buffer, positionOf);
+      from = to;
+    }
+  }
+
+  async #appendToRun(
+    stream: Stream,
+    run: Run,
+    refs: readonly BatchRef[],
+    buffer: Buffer,
+    positionOf: (ref: BatchRef) => number,
+  ): Promise<void> {
     const { segment } = run;
     const pieces: Buffer[] = [];
     let bytes = 0;
@@ -86,7 +104,7 @@ export class SegmentWriter {
   async #runFor(stream: Stream, first: BatchRef): Promise<Run> {
     const last = stream.runs[stream.runs.length - 1];
     if (last !== undefined && last.segment.sharedId === 0) {
-      if (last.segment.bytes < this.#engine.options.segmentBytes) {
+      if (last.segment.bytes + batchFileBytes(first.bytes) <= this.#engine.options.segmentBytes || last.bytes === 0) {
         this.#continue(last.segment);
         return last;
       }
@@ -197,19 +215,13 @@ export class SegmentWriter {
     this.#garbage.push(segment);
   }
 
-  /** Removes the segments that a snapshot which is now durable no longer names. */
-  removeGarbage(discarded: readonly Segment[]): void {
-    for (const segment of discarded) {
+  /** Removes the segments that the snapshot which is now durable no longer names. */
+  removeGarbage(): void {
+    for (const segment of this.#garbage) {
       this.#removeFile(segment.path);
       if (segment.sharedId === 0) this.#removeFile(indexPath(segment));
     }
-  }
-
-  /** What has been discarded so far. */
-  takeGarbage(): Segment[] {
-    const garbage = this.#garbage;
     this.#garbage = [];
-    return garbage;
   }
 
   #removeFile(path: string): void {

@@ -1,7 +1,7 @@
 import type { Codec } from "../api/codec.js";
 import type { DeadLetter, DeadLetters, DeadSelection } from "../api/contract.js";
 import { type ResolvedDeadSelection, resolveDeadReadOptions, resolveDeadSelection } from "../api/options.js";
-import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
@@ -32,7 +32,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   async read(options?: { readonly after?: number; readonly limit?: number }): Promise<DeadLetter<O>[]> {
     const { after, limit } = resolveDeadReadOptions(options);
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const letters: DeadLetter<O>[] = [];
     await this.#each(after === undefined ? 0 : after + 1, (record) => {
       letters.push(this.#letter(record));
@@ -43,8 +43,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   async redrive(selection?: DeadSelection): Promise<number> {
     const selected = resolveDeadSelection(selection);
-    return await this.#state.exclusively(async () => {
-      this.#checkOpen();
+    return await this.#exclusively(async () => {
       const until = this.#state.deadTasks.next;
       let moved = 0;
       for (let from = 0; ; ) {
@@ -67,8 +66,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   async purge(selection?: DeadSelection): Promise<number> {
     const selected = resolveDeadSelection(selection);
-    return await this.#state.exclusively(async () => {
-      this.#checkOpen();
+    return await this.#exclusively(async () => {
       if (selected.ids === undefined && selected.limit === undefined) return await this.#purgeAll();
       const until = this.#state.deadTasks.next;
       let purged = 0;
@@ -91,6 +89,11 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
         from = last + 1;
       }
     });
+  }
+
+  #exclusively(run: () => Promise<number>): Promise<number> {
+    this.#engine.checkOpen();
+    return this.#engine.finishing(this.#state.exclusively(run));
   }
 
   /** Visits selected letters with offsets in [from, until) until the visitor has enough. `done` count against the limit. */
@@ -206,10 +209,6 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
       raw,
     };
   }
-
-  #checkOpen(): void {
-    if (this.#engine.closed) throw closedError(this.#engine.directory);
-  }
 }
 
 function idOf(record: RecordCursor): string {
@@ -218,11 +217,12 @@ function idOf(record: RecordCursor): string {
 
 /** The task again: as it was enqueued, with its history, its attempts counted from the start. */
 function redrivenParts(record: RecordCursor): RecordParts {
-  const { limit, failures } = decodeTaskAttributes(record.attributes());
+  const { limit, failures, death } = decodeTaskAttributes(record.attributes());
+  const origin = death === undefined ? undefined : { offset: Number(death.id), timestamp: death.enqueuedAt };
   return {
     payload: record.payload(),
     key: record.key(),
     headers: record.headers(),
-    attributes: encodeTaskAttributes({ limit, failures, death: undefined }),
+    attributes: encodeTaskAttributes({ limit, failures, death: undefined, origin }),
   };
 }

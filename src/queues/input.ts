@@ -1,6 +1,6 @@
 import { bytes, type Codec, text } from "../api/codec.js";
 import type { Headers, Input } from "../api/contract.js";
-import { VarveError } from "../api/errors.js";
+import { isVarveError, VarveError } from "../api/errors.js";
 import { Message } from "../api/message.js";
 import { checkMessageHeaders, checkMessageKey } from "../api/options.js";
 import { formatBytes } from "../api/units.js";
@@ -31,7 +31,7 @@ export class InputReader<I> {
       if (input.key !== undefined) parts.key = checkMessageKey(input.key);
       if (input.headers !== undefined) parts.headers = checkMessageHeaders(input.headers);
     }
-    parts.payload = this.#codec.encode(value as I);
+    parts.payload = this.#encode(value as I);
     const { length } = parts.payload;
     // A string's length in characters bounds its bytes from both sides; only in between is it counted.
     if (length > this.#payloadBytesMax || (typeof parts.payload === "string" && length * 3 > this.#payloadBytesMax)) {
@@ -39,6 +39,21 @@ export class InputReader<I> {
       if (bytes > this.#payloadBytesMax) throw tooLarge(bytes, this.#payloadBytesMax);
     }
     return parts;
+  }
+
+  #encode(value: I): string | Uint8Array {
+    let encoded: unknown;
+    try {
+      encoded = this.#codec.encode(value);
+    } catch (cause) {
+      if (isVarveError(cause)) throw cause;
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new VarveError("ERR_ENCODE", `the codec ${this.#codec.name} cannot encode the payload: ${reason}`, {
+        cause,
+      });
+    }
+    if (typeof encoded === "string" || encoded instanceof Uint8Array) return encoded;
+    throw new VarveError("ERR_ENCODE", `the codec ${this.#codec.name} must encode to a string or a Uint8Array`);
   }
 }
 

@@ -21,7 +21,7 @@ import {
   resolveTailOptions,
   resolveTransactionAppendOptions,
 } from "../api/options.js";
-import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -62,6 +62,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   append(input: Input<I>, options?: AppendOptions): Promise<number> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
+      engine.checkOpen();
       const { durability, key, headers } = resolveAppendOptions(options);
       const parts = this.#input.read(input, key, headers);
       const bytes = recordBytesMax(parts);
@@ -78,6 +79,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
+      engine.checkOpen();
       const { durability } = resolveCommitOptions(options);
       checkBatch(inputs);
       if (inputs.length === 0) {
@@ -98,7 +100,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   async read(offset: number): Promise<LogRecord<O> | undefined> {
     checkOffset(offset);
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const { stream } = this.#state;
     const reader = new StreamReader(stream, this.#engine, offset);
     for (;;) {
@@ -116,19 +118,20 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   tail(options?: TailOptions): AsyncIterable<LogRecord<O>> {
     const { from, signal } = resolveTailOptions(options);
-    this.#checkOpen();
+    this.#engine.checkOpen();
     return this.#tail(this.#start(from), signal);
   }
 
   batches(options?: BatchesOptions): AsyncIterable<LogRecord<O>[]> {
     const { from, maxBytes, follow, signal } = resolveBatchesOptions(options);
-    this.#checkOpen();
+    this.#engine.checkOpen();
     return this.#batches(this.#start(from), maxBytes, follow, signal);
   }
 
   trim(offset: number, options?: CommitOptions): Promise<number> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
+      engine.checkOpen();
       const { durability } = resolveCommitOptions(options);
       checkOffset(offset);
       const { stream } = this.#state;
@@ -151,7 +154,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   async stats(): Promise<LogStats> {
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const { stream } = this.#state;
     const count = stream.recordsBetween(stream.head, stream.visible);
     return { kind: "log", name: this.name, head: stream.head, next: stream.visible, count, bytes: stream.bytes };
@@ -262,10 +265,6 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     }
     if (from < stream.head) throw outOfRange(this.name, from, stream.head);
     return { offset: from, timestamp: 0, mayJump: false };
-  }
-
-  #checkOpen(): void {
-    if (this.#engine.closed) throw closedError(this.#engine.directory);
   }
 }
 

@@ -21,7 +21,7 @@ import { isVarveError, VarveError } from "../api/errors.js";
 import { checkQueueName } from "../api/names.js";
 import { mergeTaskConfig, resolveCommitOptions, resolveLogOptions, resolveTaskOptions } from "../api/options.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
-import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { type Change, commit } from "./commit.js";
@@ -68,9 +68,13 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   async transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void> {
+    this.#engine.checkOpen();
+    await this.#engine.finishing(this.#transaction(build, options));
+  }
+
+  async #transaction(build: (tx: Transaction) => void, options: CommitOptions | undefined): Promise<void> {
     const engine = this.#engine;
     const durability = engine.durability(resolveCommitOptions(options).durability);
-    this.#checkOpen();
     const collected = collect(engine, build);
     const changes: Change[] = [];
     for (const [index, part] of collected.entries()) {
@@ -97,7 +101,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   async queues(): Promise<QueueInfo[]> {
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const { catalog } = this.#engine;
     const infos: QueueInfo[] = [];
     for (const entry of catalog.entries) {
@@ -108,7 +112,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   async stats(): Promise<Stats> {
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const engine = this.#engine;
     const { wal, catalog } = engine;
     const count = { log: 0, task: 0, open: 0, damaged: 0 };
@@ -137,7 +141,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   async sync(): Promise<void> {
-    this.#checkOpen();
+    this.#engine.checkOpen();
     await this.#engine.sync();
   }
 
@@ -166,12 +170,8 @@ export class EmbeddedMessageQueue implements MessageQueue {
     }
   }
 
-  #checkOpen(): void {
-    if (this.#engine.closed) throw closedError(this.#engine.directory);
-  }
-
   async #state(kind: number, name: string, config: () => string): Promise<QueueState> {
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const { catalog } = this.#engine;
     const entry = catalog.find(kind, name);
     if (entry !== undefined) return catalog.load(entry);

@@ -1,6 +1,6 @@
 import path from "node:path";
 import type { MessageQueue, OpenOptions } from "../api/contract.js";
-import { isVarveError } from "../api/errors.js";
+import { isVarveError, VarveError } from "../api/errors.js";
 import { resolveOpenOptions } from "../api/options.js";
 import { openError, prepareDirectory } from "../engine/directory.js";
 import type { EnginePlatform } from "../engine/engine.js";
@@ -25,6 +25,9 @@ export interface Platform extends EnginePlatform {
  * `ERR_FORMAT_VERSION`, `ERR_CORRUPT`, `ERR_OPTION`, `ERR_LOCK_UNSUPPORTED`, `ERR_DISK_FULL`, `ERR_IO`
  */
 export async function open(directory: string, options?: OpenOptions): Promise<MessageQueue> {
+  if (typeof directory !== "string" || directory === "" || directory.includes("\0")) {
+    throw new VarveError("ERR_ARGUMENT", "open() takes the path of a directory; got something else, or an empty path");
+  }
   const platform = { disk: new NodeDisk(), clock: new SystemClock(), random: new CryptoRandom(), lock: lockDirectory };
   return await openEmbedded(path.resolve(directory).split(path.sep).join("/"), options, platform);
 }

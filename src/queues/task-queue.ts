@@ -28,7 +28,7 @@ import {
   resolveTransactionEnqueueOptions,
   resolveTransactionNackOptions,
 } from "../api/options.js";
-import { closedError, type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { type Operation, ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -70,6 +70,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
+      engine.checkOpen();
       const resolved = resolveEnqueueOptions(options);
       const parts = this.#input.read(input, resolved.key, resolved.headers);
       const scheduled = this.#applyTerms(parts, resolved);
@@ -97,6 +98,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
+      engine.checkOpen();
       const resolved = resolveEnqueueBatchOptions(options);
       checkBatch(inputs);
       if (inputs.length === 0) {
@@ -149,7 +151,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const durability = engine.durability(resolveCommitOptions(options).durability);
-      this.#checkOpen();
+      this.#engine.checkOpen();
       this.#stageAck([this.#state.claimLease(this.#token(task))], durability, resolve, reject);
     });
   }
@@ -159,7 +161,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
       const engine = this.#engine;
       const durability = engine.durability(resolveCommitOptions(options).durability);
       checkBatch(refs);
-      this.#checkOpen();
+      this.#engine.checkOpen();
       if (refs.length === 0) {
         resolve();
         return;
@@ -181,7 +183,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
       const state = this.#state;
       const { durability: given, delayMs, error = "no reason was given" } = resolveNackOptions(options);
       const durability = engine.durability(given);
-      this.#checkOpen();
+      this.#engine.checkOpen();
       const task = state.claimLease(this.#token(ref));
       if (state.isExhausted(task)) {
         state.bury(task, error, durability).then(resolve, reject);
@@ -207,7 +209,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
       const state = this.#state;
       const leaseMs = resolveLease(lease) ?? state.config.leaseMs;
       const { durability } = resolveCommitOptions(options);
-      this.#checkOpen();
+      this.#engine.checkOpen();
       const task = state.claimLease(this.#token(ref));
       this.#settle(task, SETTLE_BYTES_MAX, () => state.stageExtend(task, leaseMs));
       engine.add({
@@ -223,8 +225,8 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   }
 
   async stats(): Promise<TaskStats> {
-    this.#checkOpen();
-    return this.#state.stats(this.#engine);
+    this.#engine.checkOpen();
+    return await this.#state.stats(this.#engine);
   }
 
   // ------------------------------------------------------------------------------------- as parts of a larger commit
@@ -348,7 +350,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   ): void {
     const engine = this.#engine;
     const state = this.#state;
-    this.#checkOpen();
+    this.#engine.checkOpen();
     const { waitMs, signal, leaseMs, durability } = options;
     if (signal?.aborted === true) {
       resolve([]);
@@ -444,7 +446,12 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   /** Notes the terms in the record's attributes; true when the task must wait for its time. */
   #applyTerms(parts: RecordParts, { delayMs, atMs, maxAttempts }: Terms): boolean {
     if (maxAttempts !== undefined) {
-      parts.attributes = encodeTaskAttributes({ limit: maxAttempts + 1, failures: undefined, death: undefined });
+      parts.attributes = encodeTaskAttributes({
+        limit: maxAttempts + 1,
+        failures: undefined,
+        death: undefined,
+        origin: undefined,
+      });
     }
     if (atMs === undefined) return delayMs > 0;
     const wallMs = this.#engine.clock.wallMs();
@@ -467,10 +474,6 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     const { entryTime } = this.#engine;
     for (const offset of offsets) this.#state.schedule(offset, delayMs, atMs ?? 0, entryTime);
     this.#state.scheduleChanged();
-  }
-
-  #checkOpen(): void {
-    if (this.#engine.closed) throw closedError(this.#engine.directory);
   }
 }
 

@@ -7,7 +7,7 @@ import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import { decodeFailures, encodeFailures } from "./ledger.js";
 
 /** On disk: append, never renumber. */
-const Tag = { Limit: 1, Failures: 2, Death: 3 } as const;
+const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4 } as const;
 
 /** How a task died. */
 export interface Death {
@@ -18,11 +18,18 @@ export interface Death {
   readonly reason: string;
 }
 
+/** What a redriven task was when it was enqueued; its id is its offset then. */
+export interface Origin {
+  readonly offset: number;
+  readonly timestamp: number;
+}
+
 export interface TaskAttributes {
   /** Deliveries allowed: 0 for the queue's rule, else one more than the number (1: unlimited). */
   limit: number;
   failures: Failure[] | undefined;
   death: Death | undefined;
+  origin: Origin | undefined;
 }
 
 export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undefined {
@@ -51,14 +58,24 @@ export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undef
     value.string(reason);
     put(Tag.Death);
   }
+  if (attributes.origin !== undefined) {
+    value.varint(attributes.origin.offset);
+    value.varint(attributes.origin.timestamp);
+    put(Tag.Origin);
+  }
   return output.position === 0 ? undefined : output.view();
 }
 
-const NONE: TaskAttributes = Object.freeze({ limit: 0, failures: undefined, death: undefined });
+const NONE: TaskAttributes = Object.freeze({
+  limit: 0,
+  failures: undefined,
+  death: undefined,
+  origin: undefined,
+});
 
 export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes {
   if (bytes === undefined) return NONE;
-  const attributes: TaskAttributes = { limit: 0, failures: undefined, death: undefined };
+  const attributes: TaskAttributes = { limit: 0, failures: undefined, death: undefined, origin: undefined };
   const input = new Decoder(bytes);
   while (!input.done) {
     const tag = input.varint();
@@ -72,6 +89,8 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
       const enqueuedAt = value.varint();
       const diedAt = value.varint();
       attributes.death = { id, enqueuedAt, diedAt, attempts: value.varint(), reason: value.string() };
+    } else if (tag === Tag.Origin) {
+      attributes.origin = { offset: value.varint(), timestamp: value.varint() };
     } else {
       throw new MalformedError(`task attribute ${tag} is not known`);
     }

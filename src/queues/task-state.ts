@@ -269,7 +269,7 @@ export class TaskState implements QueueState {
 
   /** Called when there may be something for those who wait. */
   wakeReceivers(): void {
-    if (this.#receivers.size > 0) this.#engine.wake(this.#serve);
+    this.#engine.wake(this.#serve);
   }
 
   #serveReceivers(): void {
@@ -341,7 +341,7 @@ export class TaskState implements QueueState {
       }
       if (found === "load") return this.#load(reader, into, task);
       ledger.ready.delete(task);
-      into.push(this.#claimed(task, reader.record));
+      into.push(this.#claimed(task, reader.record, decodeTaskAttributes(reader.record.attributes())));
     }
     const reader = this.#reader!;
     if (this.#taken < ledger.cursor) this.#taken = ledger.cursor;
@@ -362,20 +362,20 @@ export class TaskState implements QueueState {
       this.#taken = offset + 1;
       if (ledger.ahead.has(offset)) continue;
       const task = new Outstanding(offset);
-      const attributes = record.attributes();
-      if (attributes !== undefined) task.limit = decodeTaskAttributes(attributes).limit;
-      into.push(this.#claimed(task, record));
+      const attributes = decodeTaskAttributes(record.attributes());
+      task.limit = attributes.limit;
+      into.push(this.#claimed(task, record, attributes));
     }
     return "none";
   }
 
-  #claimed(task: Outstanding, record: RecordCursor): LeasedTask {
+  #claimed(task: Outstanding, record: RecordCursor, { origin }: TaskAttributes): LeasedTask {
     const { random } = this.#engine;
     task.reserved = true;
     task.attempt++;
     task.tokenHigh = random.uint32();
     task.tokenLow = random.uint32();
-    return new LeasedTask(this, task, record);
+    return new LeasedTask(this, task, record, origin);
   }
 
   /** Fetches what a reader needs from disk, then serves again. `again` is the task that it is for, if delivered before. */
@@ -446,7 +446,8 @@ export class TaskState implements QueueState {
   claimLease(token: TaskToken): Outstanding {
     const task = this.ledger.outstanding.get(token.offset);
     if (task === undefined) throw staleLease(token, "it is settled already");
-    if (task.tokenHigh !== token.high || task.tokenLow !== token.low || task.phase !== TaskPhase.Leased) {
+    const same = task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;
+    if (!same || task.phase !== TaskPhase.Leased) {
       throw staleLease(
         token,
         "its lease ended, and the task was given to someone else or is waiting for its next delivery",
@@ -532,22 +533,36 @@ export class TaskState implements QueueState {
       { attempt: task.attempt, at: wallMs, error },
     ];
     const death = {
-      id: String(task.offset),
-      enqueuedAt: record.timestamp,
+      id: String(attributes.origin?.offset ?? task.offset),
+      enqueuedAt: attributes.origin?.timestamp ?? record.timestamp,
       diedAt: wallMs,
       attempts: task.attempt,
       reason: `attempts exhausted: ${error}`,
     };
-    const kept: TaskAttributes = { limit: attributes.limit, failures: failures.slice(-FAILURES_MAX), death };
+    const kept: TaskAttributes = {
+      limit: attributes.limit,
+      failures: failures.slice(-FAILURES_MAX),
+      death,
+      origin: undefined,
+    };
     const headers = record.headers();
     return { payload: record.payload(), key: record.key(), headers, attributes: encodeTaskAttributes(kept) };
+  }
+
+  /** When the task at an offset was enqueued: exactly, unless its record cannot be read. */
+  async #timestampAt(offset: number): Promise<number> {
+    try {
+      return (await this.#recordAt(offset)).timestamp;
+    } catch {
+      return this.tasks.timestampAt(offset);
+    }
   }
 
   async #recordAt(offset: number): Promise<RecordCursor> {
     const reader = new StreamReader(this.tasks, this.#engine, offset);
     for (;;) {
       const found = reader.next(offset + 1);
-      if (found === "record") return reader.record;
+      if (found === "record" && reader.record.offset === offset) return reader.record;
       if (found === "end") throw this.#missing(offset);
       await reader.load();
     }
@@ -557,7 +572,11 @@ export class TaskState implements QueueState {
    * Moves a task, reserved by the caller, to the dead letters. Resolves when that is committed.
    * @param settle told the outcome instead, when given: for a caller that waits for it
    */
-  async bury(task: Outstanding, error: string, durability: Durability): Promise<void> {
+  bury(task: Outstanding, error: string, durability: Durability): Promise<void> {
+    return this.#engine.finishing(this.#bury(task, error, durability));
+  }
+
+  async #bury(task: Outstanding, error: string, durability: Durability): Promise<void> {
     const engine = this.#engine;
     let letter: RecordParts;
     try {
@@ -634,7 +653,8 @@ export class TaskState implements QueueState {
       this.bury(task, LEASE_EXPIRED, durability).catch((error: Error) => this.#postpone(task, error));
       return true;
     }
-    return this.#stageReleaseOf(task, this.backoffMs(task), LEASE_EXPIRED);
+    // It has waited for a whole lease; no further wait.
+    return this.#stageReleaseOf(task, 0, LEASE_EXPIRED);
   }
 
   /** A task that cannot be moved to the dead letters stays, and is tried again later. */
@@ -685,43 +705,42 @@ export class TaskState implements QueueState {
   }
 
   get deadCount(): number {
-    const { head, next } = this.deadTasks;
-    return this.deadTasks.recordsBetween(head, next) - this.exhumed.size;
+    const { head, visible } = this.deadTasks;
+    return Math.max(0, this.deadTasks.recordsBetween(head, visible) - this.exhumed.size);
   }
 
-  stats(engine: Engine): TaskStats {
+  async stats(engine: Engine): Promise<TaskStats> {
     const { ledger, tasks, deadTasks } = this;
     const elapsed = engine.elapsedMs();
     const wall = engine.clock.wallMs();
     ledger.ripen(elapsed, wall);
     const ready = this.ready;
-    let oldestReadyAge = 0;
-    const first = ledger.ready.values().next().value;
-    if (first !== undefined) oldestReadyAge = elapsed - first.since;
-    if (ready > ledger.ready.size) {
-      let offset = tasks.skipGaps(Math.max(ledger.cursor, this.#taken));
-      while (ledger.ahead.has(offset)) offset++;
-      oldestReadyAge = Math.max(oldestReadyAge, wall - tasks.timestampAt(offset));
-    }
-    const longest = ledger.leased.values().next().value;
+    const [again] = ledger.ready;
+    const [longest] = ledger.leased;
     const dues: number[] = [];
     if (ledger.byElapsed.first !== undefined) dues.push(ledger.byElapsed.first.at - elapsed);
     if (ledger.byWall.first !== undefined) dues.push(ledger.byWall.first.at - wall);
     const dead = this.deadCount;
-    return {
-      kind: "task",
+    const stats = {
+      kind: "task" as const,
       name: this.name,
       ready,
       scheduled: ledger.waiting,
       leased: ledger.leased.size,
       dead,
-      oldestReadyAge: Math.max(0, Math.round(oldestReadyAge)),
       oldestLeaseAge: longest === undefined ? 0 : Math.max(0, Math.round(elapsed - longest.since)),
       nextDueIn: dues.length === 0 ? undefined : Math.max(0, Math.ceil(Math.min(...dues))),
       oldestDeadAge: dead === 0 ? 0 : Math.max(0, wall - deadTasks.timestampAt(deadTasks.head)),
       waiters: this.#receivers.size,
       bytes: tasks.bytes + deadTasks.bytes,
     };
+    let oldestReadyAge = again === undefined ? 0 : elapsed - again.since;
+    if (ready > ledger.ready.size) {
+      let offset = tasks.skipGaps(Math.max(ledger.cursor, this.#taken));
+      while (ledger.ahead.has(offset)) offset++;
+      oldestReadyAge = Math.max(oldestReadyAge, wall - (await this.#timestampAt(offset)));
+    }
+    return { ...stats, oldestReadyAge: Math.max(0, Math.round(oldestReadyAge)) };
   }
 }
 

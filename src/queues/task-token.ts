@@ -2,6 +2,7 @@ import type { Headers, Task } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { RecordCursor } from "../storage/batch.js";
 import type { Outstanding } from "./ledger.js";
+import type { Origin } from "./task-record.js";
 
 /**
  * What proves a lease: the task, the delivery, and 64 random bits. Attempt numbers alone could repeat after a power
@@ -54,10 +55,11 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly #high: number;
   readonly #low: number;
 
-  constructor(queue: { readonly id: number }, task: Outstanding, record: RecordCursor) {
-    this.id = String(task.offset);
+  /** @param origin of a task that was redriven, and is the same task for all that */
+  constructor(queue: { readonly id: number }, task: Outstanding, record: RecordCursor, origin: Origin | undefined) {
+    this.id = String(origin?.offset ?? task.offset);
     this.attempt = task.attempt;
-    this.timestamp = record.timestamp;
+    this.timestamp = origin?.timestamp ?? record.timestamp;
     this.key = record.key();
     this.headers = record.headers();
     this.payload = record.payload() as O;

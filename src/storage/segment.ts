@@ -71,6 +71,14 @@ export function encodeSegmentHeader(streamId: number, baseOffset: number, direct
   return buffer;
 }
 
+/**
+ * Whether a header is what was written, of whichever segment. One that is not says nothing: the batches behind it carry
+ * their stream, their offsets and a checksum of their own.
+ */
+export function segmentHeaderIsIntact(buffer: Buffer): boolean {
+  return buffer.length >= SEGMENT_HEADER_BYTES && crc32(buffer, 12, SEGMENT_HEADER_BYTES) === getU32(buffer, 8);
+}
+
 /** Why a buffer is not the header of the segment that is expected; undefined when it is. */
 export function segmentHeaderProblem(buffer: Buffer, streamId: number, directoryId: string): string | undefined {
   if (buffer.length < SEGMENT_HEADER_BYTES) return "shorter than a segment header";

@@ -25,6 +25,7 @@ import {
   SEGMENT_HEADER_BYTES,
   type Segment,
   SparseIndex,
+  segmentHeaderIsIntact,
   segmentHeaderProblem,
 } from "./segment.js";
 import type { BatchRef, Stream } from "./stream.js";
@@ -286,7 +287,8 @@ export class StreamReader {
       }
       const streamId = segment.sharedId === 0 ? this.#stream.id : 0;
       const problem = segmentHeaderProblem(buffer, streamId, this.#context.directoryId);
-      if (problem !== undefined) throw damaged(segment.path, 0, Math.max(run.first, this.#wanted), run.next, problem);
+      if (problem !== undefined && segmentHeaderIsIntact(buffer))
+        throw damaged(segment.path, 0, Math.max(run.first, this.#wanted), run.next, problem);
       checkedSegments.add(segment);
     }
     if (run.index === undefined && this.#wanted > run.first && segment.sharedId === 0) {

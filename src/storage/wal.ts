@@ -245,8 +245,11 @@ export class Wal {
     return position;
   }
 
-  /** Begins to make the header and the name of the current file durable, while there is nothing else in it. */
-  nameCurrent(): void {
+  /**
+   * Makes the header and the name of the current file durable, while there is little else in it. A failure is one of the
+   * log: entries may have been written meanwhile.
+   */
+  nameCurrent(): Promise<void> {
     const wal = this.current;
     const name = async () => {
       await wal.file.sync();
@@ -254,7 +257,7 @@ export class Wal {
       wal.unnamed = false;
     };
     wal.named = name();
-    wal.named.catch(() => {}); // met by the checkpoint that needs it
+    return wal.named;
   }
 
   /**

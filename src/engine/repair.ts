@@ -1,0 +1,1015 @@
+/**
+ * Repairs a directory whose lock is held: makes one of it that opens, with every queue and record that is undamaged.
+ *
+ *   look     the marker, the snapshot, every run of every queue, the log: what is intact, and whose it is (reads only)
+ *   keep     copies of the marker, the snapshot and the log files that are damaged go to damaged/<time>/
+ *   write    intact batches of damaged runs go to new shared segments; then a checkpoint moves what is in the log to
+ *            segments and writes a new snapshot: the one switch
+ *   tidy     files that the new snapshot no longer names go to damaged/<time>/ as well
+ *
+ * Everything new has a name that nothing had before. An interruption before the switch leaves the damage as it was, and
+ * one after it a directory that opens; repair can be run again in either case.
+ *
+ * Offsets never change. Where records are missing there is a gap, which readers pass.
+ */
+
+import { isVarveError, VarveError } from "../api/errors.js";
+import type { ResolvedOpenOptions } from "../api/options.js";
+import type { RecordCursor } from "../storage/batch.js";
+import { align8, Decoder, Encoder, MalformedError } from "../storage/bytes.js";
+import type { Disk } from "../storage/disk.js";
+import { FileCache } from "../storage/file-cache.js";
+import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
+import {
+  decodeSnapshot,
+  isSnapshotName,
+  type Snapshot,
+  type SnapshotSection,
+  snapshotPath,
+  writeFileAtomically,
+} from "../storage/snapshot.js";
+import type { Stream } from "../storage/stream.js";
+import { indexPath } from "../storage/stream-reader.js";
+import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
+import { decodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
+import { WalReader, type WalSource } from "../storage/wal-reader.js";
+import { Catalog, segmentPath } from "./catalog.js";
+import { Checkpointer } from "./checkpoint.js";
+import { folderOf, keepCopy, keptPath, syncUpTo } from "./damaged.js";
+import { FORMAT, MARKER } from "./directory.js";
+import { Engine, type EnginePlatform } from "./engine.js";
+import { Coverage, type OffsetRange, type QueueInspector } from "./inspect.js";
+import type { VerifyProblem } from "./inspect-report.js";
+import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueState } from "./queue-state.js";
+import { mustFollow, offsetsToSkip } from "./recovery.js";
+import { type LoggedBatch, type LogStart, salvageLog } from "./repair-log.js";
+import { RepairFindings, type RepairReport } from "./repair-report.js";
+import { headerState, headOf, type OwnedPiece, type Piece, surveyStretch, writeShared } from "./repair-segments.js";
+import { salvageSnapshot } from "./repair-snapshot.js";
+
+/** What a repair must know of queues; given by the layer that knows the kinds. */
+export interface QueueRepairer extends QueueInspector {
+  /** The queue that a folder below one of `folders` belongs to. */
+  queueOf(folder: string, name: string): QueueId | undefined;
+  /** What a queue whose state is lost is configured with. */
+  defaultConfig(kind: number): Buffer;
+  /** The queue's state is lost: all records that its streams have are there, and nothing has been done with them. */
+  begin(state: QueueState): void;
+  /**
+   * Repeats an operation although some before it may be missing, as far as that cannot cost a record.
+   * @returns false if it was left out
+   */
+  salvage(state: QueueState, code: number, fields: Decoder, time: LogTime): boolean;
+  /** The records with these offsets are gone: nothing may wait for them. */
+  forget(state: QueueState, stream: Stream, range: OffsetRange): void;
+  /** What a stream of a queue is called in a report. */
+  streamLabel(state: QueueState, stream: Stream): string;
+  /** A name for what is left of a stream that cannot be told whose it was. */
+  nameOfLost(streamId: number): QueueId;
+}
+
+export interface QueueId {
+  readonly kind: number;
+  readonly name: string;
+}
+
+/** A run of which not everything is intact: what is goes to another segment. */
+interface Replaced {
+  readonly stream: Stream;
+  readonly run: Run;
+  readonly pieces: readonly { readonly path: string; readonly piece: Piece }[];
+}
+
+/** Where a queue that is to be rebuilt may have records. */
+interface Lost extends QueueId {
+  readonly id: number | undefined;
+  /** What is known of its streams' ids, by index. */
+  readonly streamIds: (number | undefined)[];
+  readonly reason: string;
+}
+
+export class DirectoryRepair {
+  readonly #platform: EnginePlatform;
+  readonly #disk: Disk;
+  readonly #directory: string;
+  readonly #options: ResolvedOpenOptions;
+  readonly #repairer: QueueRepairer;
+  readonly #problems: readonly VerifyProblem[];
+  readonly #findings = new RepairFindings();
+  #directoryId = "";
+  #markerIsSound = false;
+  #catalog!: Catalog;
+  /** Queues whose states come from nothing but their records. */
+  readonly #rebuilt = new Set<QueueState>();
+  readonly #coverage = new Map<Stream, Coverage>();
+  readonly #replaced: Replaced[] = [];
+  readonly #walFiles: WalFile[] = [];
+  /** Files that are replaced while their names stay in use: copied beforehand. */
+  readonly #toCopy = new Set<string>();
+  /** Files that nothing will refer to: moved away afterwards. */
+  readonly #toMove = new Set<string>();
+  #dropped = 0;
+  #lsn = 0;
+  #crc = 0;
+  #elapsedMs = 0;
+  #generation = 1;
+  #seqMax = 0;
+  #skip = 0;
+
+  constructor(
+    platform: EnginePlatform,
+    directory: string,
+    options: ResolvedOpenOptions,
+    repairer: QueueRepairer,
+    problems: readonly VerifyProblem[],
+  ) {
+    this.#platform = platform;
+    this.#disk = platform.disk;
+    this.#directory = directory;
+    this.#options = options;
+    this.#repairer = repairer;
+    this.#problems = problems;
+  }
+
+  /** @param dryRun only says what would be done */
+  async run(dryRun: boolean): Promise<RepairReport> {
+    const marker = `${this.#directory}/${MARKER}`;
+    const newest = this.#newestSnapshot();
+    const salvaged = newest === undefined ? undefined : salvageSnapshot(this.#disk.readFile(newest));
+    this.#identify(salvaged?.snapshot);
+    const indexes = this.#problems.filter(({ file }) => file.endsWith(".idx"));
+    for (const { file } of indexes) this.#moveAway(file, "the index is damaged; it is derived again when needed");
+    const others = this.#problems.length - indexes.length;
+    const ofMarker = this.#problems.filter(({ file }) => file === marker).length;
+    const state = others > ofMarker || salvaged === undefined;
+    if (!this.#markerIsSound) {
+      if (this.#disk.size(marker) !== undefined) this.#toCopy.add(marker);
+      this.#findings.action(`${marker}: written again, with the id ${this.#directoryId} that the other files name`);
+    }
+    if (state) await this.#look(newest, salvaged);
+    const kept = `${this.#directory}/damaged/${stamp(this.#platform.clock.wallMs())}`;
+    const keeps = this.#toCopy.size + this.#toMove.size > 0;
+    const report = this.#findings.report(dryRun, this.#problems, dryRun || !keeps ? undefined : kept);
+    if (dryRun) return report;
+    const below = kept.slice(kept.lastIndexOf("/") + 1);
+    for (const path of this.#toCopy) await keepCopy(this.#disk, this.#directory, path, below);
+    if (!this.#markerIsSound) await this.#writeMarker(marker);
+    if (state) await this.#write();
+    await this.#tidy(below);
+    return report;
+  }
+
+  // ----------------------------------------------------------------------------------------------------- identity
+
+  /** Which directory this is: what most of its files say. */
+  #identify(snapshot: Snapshot | undefined): void {
+    const votes = new Map<string, number>();
+    const vote = (id: string, weight: number) => votes.set(id, (votes.get(id) ?? 0) + weight);
+    const named = this.#markerId();
+    for (const { path } of this.#walFilesFrom(0)) {
+      const header = this.#walHeader(path);
+      if (header !== undefined) vote(header.directoryId, 1);
+    }
+    for (const path of this.#allSegments()) {
+      const head = headOf(this.#disk, path, SEGMENT_HEADER_BYTES);
+      if (headerState(this.#disk, path, undefined, head.toString("hex", 32, 48)).state === "sound") {
+        vote(head.toString("hex", 32, 48), 1);
+      }
+    }
+    if (snapshot !== undefined) vote(snapshot.header.directoryId, 1.2);
+    if (named !== undefined) vote(named, 1.1);
+    const [best] = [...votes].sort((a, b) => b[1] - a[1]);
+    const word = () => this.#platform.random.uint32().toString(16).padStart(8, "0");
+    this.#directoryId = best?.[0] ?? word() + word() + word() + word();
+    this.#markerIsSound = named === this.#directoryId;
+  }
+
+  /** The id in varve.json; undefined when that is damaged or missing. */
+  #markerId(): string | undefined {
+    const path = `${this.#directory}/${MARKER}`;
+    if (this.#disk.size(path) === undefined) return undefined;
+    let marker: { format?: unknown; id?: unknown } | null;
+    try {
+      marker = JSON.parse(this.#disk.readFile(path).toString("utf8")) as typeof marker;
+    } catch (error) {
+      if (error instanceof SyntaxError) return undefined;
+      throw error;
+    }
+    if (typeof marker?.id !== "string" || !/^[0-9a-f]{32}$/.test(marker.id)) return undefined;
+    if (typeof marker.format === "number" && marker.format > FORMAT) {
+      throw new VarveError(
+        "ERR_FORMAT_VERSION",
+        `${this.#directory} has format ${marker.format}; this version of varve knows ${FORMAT}. Nothing was changed.`,
+      );
+    }
+    return marker.format === FORMAT ? marker.id : undefined;
+  }
+
+  async #writeMarker(path: string): Promise<void> {
+    const created = new Date(this.#platform.clock.wallMs()).toISOString();
+    const marker = { format: FORMAT, id: this.#directoryId, created };
+    await writeFileAtomically(this.#disk, this.#directory, path, [Buffer.from(`${JSON.stringify(marker)}\n`)]);
+  }
+
+  // --------------------------------------------------------------------------------------------------------- look
+
+  async #look(path: string | undefined, salvaged: ReturnType<typeof salvageSnapshot>): Promise<void> {
+    const findings = this.#findings;
+    let snapshot = salvaged?.snapshot;
+    if (path !== undefined) this.#toCopy.add(path);
+    if (snapshot !== undefined && path !== snapshotPath(`${this.#directory}/snap`, snapshot.header.lsn)) {
+      snapshot = undefined;
+    }
+    if (snapshot !== undefined && snapshot.header.directoryId !== this.#directoryId) snapshot = undefined;
+    if (snapshot === undefined) {
+      findings.action("the snapshot is lost: the queues are made again from their segments and the log");
+      findings.note("all tasks that are still there will be delivered again, except those the log says are done");
+    } else if (salvaged!.corrected) {
+      findings.action(`${path}: its checksum tells which byte was damaged, and what it was`);
+    }
+    const sources = this.#walFilesFrom(snapshot?.header.walSeq ?? 0);
+    const created = snapshot === undefined ? await this.#creations(sources) : new Map<number, Lost>();
+    const { sections, lost } = this.#sections(snapshot, created);
+    this.#catalog = new Catalog(this.#directory, this.#repairer.kinds, sections);
+    this.#loadAll(lost);
+    for (const entry of this.#catalog.entries) await this.#surveyRuns(entry.state!);
+    await this.#rebuild(lost, snapshot === undefined);
+    await this.#readLog(snapshot, sources);
+    if (snapshot === undefined) await this.#claimTheRest();
+    this.#settleGaps();
+    this.#countRuns();
+  }
+
+  #newestSnapshot(): string | undefined {
+    const names = this.#list(`${this.#directory}/snap`).filter(isSnapshotName).sort();
+    const newest = names[names.length - 1];
+    return newest && `${this.#directory}/snap/${newest}`;
+  }
+
+  /** What of the snapshot is intact, as a snapshot; and the queues whose sections are not. */
+  #sections(snapshot: Snapshot | undefined, created: ReadonlyMap<number, Lost>): { sections: Snapshot; lost: Lost[] } {
+    const lost: Lost[] = [];
+    let shared = snapshot?.sections.find(({ id }) => id === 0);
+    const queues: SnapshotSection[] = [];
+    for (const section of snapshot?.sections ?? []) {
+      if (section.id === 0) continue;
+      if (section.intact) {
+        queues.push(section);
+      } else {
+        const { id, kind, name } = section;
+        lost.push({ id, kind, name, streamIds: [], reason: "its state in the snapshot does not match its checksum" });
+      }
+    }
+    if (shared === undefined || !shared.intact || !canList(shared.body)) {
+      if (shared !== undefined) this.#findings.action("the list of shared segments is damaged: made again from the files");
+      shared = this.#listShared();
+    }
+    let lastQueueId = snapshot?.header.lastQueueId ?? 0;
+    let lastStreamId = snapshot?.header.lastStreamId ?? 0;
+    if (snapshot === undefined) {
+      const reason = "the snapshot is lost";
+      const known = new Map([...created.values()].map((each) => [`${each.kind} ${each.name}`, each]));
+      for (const { kind, name } of this.#folders()) {
+        known.set(`${kind} ${name}`, known.get(`${kind} ${name}`) ?? { id: undefined, kind, name, streamIds: [], reason });
+      }
+      lost.push(...known.values());
+      for (const { id, streamIds } of known.values()) {
+        lastQueueId = Math.max(lastQueueId, id ?? 0);
+        lastStreamId = Math.max(lastStreamId, ...streamIds.map((streamId) => streamId ?? 0));
+      }
+      // Ids that have been used may stand where nothing tells: stay well away from them.
+      for (const path of this.#allSegments()) {
+        lastStreamId = Math.max(lastStreamId, headerState(this.#disk, path, undefined, this.#directoryId).streamId);
+      }
+    }
+    const lastSharedId = Math.max(snapshot?.header.lastSharedId ?? 0, ...this.#sharedNumbers());
+    const header = { ...(snapshot?.header ?? EMPTY_HEADER), lastQueueId, lastStreamId, lastSharedId };
+    return { sections: { header, sections: [shared, ...queues] }, lost };
+  }
+
+  /** Loads the queues whose sections are intact; what turns out not to make sense is lost as well. */
+  #loadAll(lost: Lost[]): void {
+    const { label, stateProblems } = this.#repairer;
+    for (const entry of [...this.#catalog.entries]) {
+      let reason: string | undefined;
+      try {
+        const state = this.#catalog.load(entry);
+        reason = stateProblems(state)[0]?.reason;
+      } catch (error) {
+        if (!isVarveError(error, "ERR_CORRUPT")) throw error;
+        reason = entry.damaged ?? error.message;
+      }
+      if (reason === undefined) continue;
+      this.#catalog.remove(entry);
+      lost.push({ id: entry.id, kind: entry.kind, name: entry.name, streamIds: [], reason });
+      this.#findings.note(`${label(entry.kind, entry.name)}: ${reason}`);
+    }
+  }
+
+  // ----------------------------------------------------------------------------------------------------- segments
+
+  /** Looks at the segments of a queue whose state is known. */
+  async #surveyRuns(state: QueueState): Promise<void> {
+    for (const stream of state.streams) {
+      this.#cover(stream);
+      for (const run of [...stream.runs]) await this.#surveyRun(state, stream, run);
+    }
+  }
+
+  async #surveyRun(state: QueueState, stream: Stream, run: Run): Promise<void> {
+    const { segment, position, first, next } = run;
+    const { path, sharedId } = segment;
+    const label = this.#repairer.streamLabel(state, stream);
+    let header: ReturnType<typeof headerState>["state"] = "sound";
+    if (this.#disk.size(path) !== undefined) {
+      const found = headerState(this.#disk, path, sharedId === 0 ? stream.id : 0, this.#directoryId);
+      header = found.state === "sound" && sharedId === 0 && found.base !== first ? "foreign" : found.state;
+    }
+    const stretch = { position, end: position + run.bytes, streamId: stream.id, firstOffset: first, nextOffset: next };
+    const survey =
+      header === "foreign"
+        ? { pieces: [] as OwnedPiece[], sound: false, failure: "another file stands in its place" }
+        : await surveyStretch(this.#disk, path, stretch, (record) => this.#repairer.recordProblem(state, stream, record));
+    const { pieces } = survey;
+    for (const piece of pieces) this.#coverage.get(stream)!.add(piece.first, piece.next);
+    if (survey.sound && header === "sound") {
+      const [only] = pieces;
+      run.count = only!.count;
+      run.lastTimestamp = only!.lastTimestamp;
+      return;
+    }
+    if (survey.failure !== undefined) this.#findings.note(`${path}: ${survey.failure}`);
+    this.#replace(stream, run, pieces.map((piece) => ({ path, piece })));
+    const records = pieces.reduce((sum, { count }) => sum + count, 0);
+    this.#findings.action(`${path}: the ${records} intact records of ${label} go to another segment`);
+  }
+
+  /** Puts what is intact of a run in its place. */
+  #replace(stream: Stream, run: Run, pieces: Replaced["pieces"]): void {
+    const at = stream.runs.indexOf(run);
+    stream.bytes -= run.bytes;
+    if (run.segment.sharedId === 0 && this.#disk.size(run.segment.path) !== undefined) {
+      this.#toMove.add(run.segment.path);
+      const index = indexPath(run.segment);
+      if (this.#disk.size(index) !== undefined) this.#toMove.add(index);
+    }
+    if (pieces.length === 0) {
+      stream.runs.splice(at, 1);
+      return;
+    }
+    const stand: Run = { ...runOf(pieces.map(({ piece }) => piece), run.segment) };
+    stream.runs[at] = stand;
+    stream.bytes += stand.bytes;
+    this.#replaced.push({ stream, run: stand, pieces });
+  }
+
+  // ---------------------------------------------------------------------------------------------------- rebuilding
+
+  /** Makes queues again from the segments that they have. */
+  async #rebuild(lost: readonly Lost[], all: boolean): Promise<void> {
+    if (lost.length === 0) return;
+    const { label } = this.#repairer;
+    const claimed = new Set([...this.#catalog.entries].flatMap(({ state }) => state!.streams.map(({ id }) => id)));
+    const wanted = new Map<number, Stream>();
+    for (const queue of lost) {
+      const ids = this.#streamIdsOf(queue, claimed);
+      for (const id of ids) claimed.add(id);
+      const state = this.#create(queue, ids);
+      for (const stream of state.streams) wanted.set(stream.id, stream);
+      this.#findings.action(
+        `${label(queue.kind, queue.name)}: made again from its records${all ? "" : ` (${queue.reason})`}`,
+      );
+    }
+    const shared = await this.#sharedPieces((id) => wanted.has(id));
+    for (const state of this.#rebuilt) {
+      for (const [index, stream] of state.streams.entries()) {
+        await this.#fillStream(state, stream, index, shared.get(stream.id) ?? []);
+      }
+      this.#repairer.begin(state);
+    }
+  }
+
+  #create(queue: Lost, streamIds: readonly number[]): QueueState {
+    const { kind, name } = queue;
+    const id = queue.id ?? this.#catalog.reserveIds(0).id;
+    const state = this.#catalog.create(kind, name, id, streamIds, this.#repairer.defaultConfig(kind));
+    for (const stream of state.streams) this.#cover(stream);
+    this.#rebuilt.add(state);
+    return state;
+  }
+
+  /** The ids of a lost queue's streams: from its segments, or because ids are given out in order; else new ones. */
+  #streamIdsOf(queue: Lost, claimed: ReadonlySet<number>): number[] {
+    const { kinds } = this.#repairer;
+    const count = kinds.streamCount(queue.kind);
+    const ids: (number | undefined)[] = Array.from({ length: count }, (_, index) => queue.streamIds[index]);
+    for (let index = 0; index < count; index++) {
+      for (const path of this.#ownSegments(queue, index)) {
+        if (ids[index] !== undefined) break;
+        const { state, streamId } = headerState(this.#disk, path, undefined, this.#directoryId);
+        if (state === "sound" && streamId !== 0) ids[index] = streamId;
+      }
+    }
+    // A queue's streams got their ids one after another.
+    const known = ids.findIndex((id) => id !== undefined);
+    if (known >= 0) {
+      for (const [index, id] of ids.entries()) ids[index] = id ?? ids[known]! + index - known;
+    } else if (queue.id !== undefined) {
+      const between = this.#idsAround(queue.id);
+      if (between.length === count) for (const [index, id] of between.entries()) ids[index] = id;
+    }
+    return ids.map((id) => (id === undefined || claimed.has(id) ? ++this.#catalog.lastStreamId : id));
+  }
+
+  /** Stream ids that were given out after those of the queue created before, and before those of the next. */
+  #idsAround(queueId: number): number[] {
+    let from = 1;
+    let to = this.#catalog.lastStreamId + 1;
+    for (const { id, state } of this.#catalog.entries) {
+      const ids = state!.streams.map((stream) => stream.id);
+      if (id < queueId) from = Math.max(from, ...ids.map((each) => each + 1));
+      else to = Math.min(to, ...ids);
+    }
+    return Array.from({ length: Math.max(0, to - from) }, (_, index) => from + index);
+  }
+
+  /** Gives a stream whose runs are not known all the intact batches that there are of it. */
+  async #fillStream(state: QueueState, stream: Stream, index: number, shared: readonly FoundPiece[]): Promise<void> {
+    const { kind, name } = state;
+    const found: FoundPiece[] = [...shared];
+    for (const path of this.#ownSegments({ kind, name }, index)) {
+      const { state: header } = headerState(this.#disk, path, stream.id, this.#directoryId);
+      if (header === "foreign") {
+        this.#findings.note(`${path}: another file stands in its place`);
+        continue;
+      }
+      const stretch = wholeFile(this.#disk, path, stream.id);
+      const survey = await surveyStretch(this.#disk, path, stretch, (record) =>
+        this.#repairer.recordProblem(state, stream, record),
+      );
+      if (survey.failure !== undefined) this.#findings.note(`${path}: ${survey.failure}`);
+      const stays = header === "sound" && survey.pieces.length === 1 && this.#namesOwn(path, stream, survey.pieces[0]!);
+      for (const piece of survey.pieces) found.push({ path, piece, shared: undefined, stays });
+      if (!stays) this.#toMove.add(path);
+      const hint = `${path.slice(0, -".seg".length)}.idx`;
+      if (this.#disk.size(hint) !== undefined) this.#toMove.add(hint);
+    }
+    // Of two that begin together, the longer one was written later.
+    found.sort((a, b) => a.piece.first - b.piece.first || b.piece.next - a.piece.next);
+    for (const each of found) await this.#addPiece(state, stream, each);
+    const [oldest] = stream.runs;
+    if (oldest !== undefined) stream.head = oldest.first;
+  }
+
+  #namesOwn(path: string, stream: Stream, piece: Piece): boolean {
+    return piece.position === SEGMENT_HEADER_BYTES && path === segmentPath(stream.directory, piece.first);
+  }
+
+  async #addPiece(state: QueueState, stream: Stream, { path, piece, shared, stays }: FoundPiece): Promise<void> {
+    if (piece.next <= stream.next && stream.runs.length > 0) {
+      if (shared === undefined) this.#toMove.add(path);
+      return;
+    }
+    let pieces: readonly Piece[] = [piece];
+    if (piece.first < stream.next && stream.runs.length > 0) {
+      // Begins with what is there already.
+      const stretch = { ...wholeFile(this.#disk, path, stream.id), position: piece.position, firstOffset: stream.next };
+      const end = piece.position + align8(piece.bytes);
+      const check = (record: RecordCursor) => this.#repairer.recordProblem(state, stream, record);
+      pieces = (await surveyStretch(this.#disk, path, { ...stretch, end }, check)).pieces;
+    }
+    for (const each of pieces) {
+      const fits = each === piece && each.bytes % 8 === 0;
+      const segment = shared ?? ownSegment(stream, path, each.bytes);
+      const run = runOf([each], segment);
+      stream.runs.push(run);
+      stream.bytes += run.bytes;
+      stream.next = each.next;
+      stream.staged = each.next;
+      stream.visible = each.next;
+      stream.lastTimestamp = Math.max(stream.lastTimestamp, each.lastTimestamp);
+      this.#coverage.get(stream)!.add(each.first, each.next);
+      if (!(fits && (shared !== undefined || stays))) this.#replaced.push({ stream, run, pieces: [{ path, piece: each }] });
+    }
+  }
+
+  /** Intact batches in shared segments, of the streams that are asked for. */
+  async #sharedPieces(wants: (streamId: number) => boolean): Promise<Map<number, FoundPiece[]>> {
+    const found = new Map<number, FoundPiece[]>();
+    for (const number of this.#sharedNumbers()) {
+      const path = this.#catalog.sharedPath(number);
+      const { state } = headerState(this.#disk, path, 0, this.#directoryId);
+      if (state === "foreign") continue;
+      const survey = await surveyStretch(this.#disk, path, wholeFile(this.#disk, path, undefined), () => undefined);
+      for (const piece of survey.pieces) {
+        if (!wants(piece.streamId)) continue;
+        let shared = this.#catalog.shared.get(number);
+        if (shared === undefined) {
+          shared = newSharedSegment(this.#directory, path, number, align8(this.#disk.size(path) ?? 0));
+          this.#catalog.shared.set(number, shared);
+        }
+        const list = found.get(piece.streamId) ?? [];
+        list.push({ path, piece, shared: state === "sound" ? shared : undefined, stays: false });
+        found.set(piece.streamId, list);
+      }
+    }
+    return found;
+  }
+
+  /** Records of streams that nothing tells the queues of: they are kept in logs of their own. */
+  async #claimTheRest(): Promise<void> {
+    const known = new Set([...this.#catalog.entries].flatMap(({ state }) => state!.streams.map(({ id }) => id)));
+    const rest = await this.#sharedPieces((id) => !known.has(id));
+    for (const [streamId, pieces] of rest) {
+      const id = this.#repairer.nameOfLost(streamId);
+      const queue = { ...id, id: undefined, streamIds: [streamId], reason: "" };
+      const state = this.#create(queue, [streamId]);
+      await this.#fillStream(state, state.streams[0]!, 0, pieces);
+      this.#repairer.begin(state);
+      const label = this.#repairer.label(id.kind, id.name);
+      this.#findings.action(`${label}: made for the records of stream ${streamId}, of which nothing tells the queue`);
+    }
+  }
+
+  // ------------------------------------------------------------------------------------------------------------ log
+
+  async #readLog(snapshot: Snapshot | undefined, sources: readonly WalSource[]): Promise<void> {
+    const findings = this.#findings;
+    const files = new Map(sources.map((source) => [source.path, this.#adopt(source)]));
+    const headers = sources.flatMap(({ path }) => this.#walHeader(path) ?? []);
+    const header = snapshot?.header;
+    this.#lsn = Math.max(header?.lsn ?? 0, ...this.#snapshotNumbers());
+    this.#crc = header?.crc ?? 0;
+    this.#elapsedMs = header?.elapsedMs ?? 0;
+    this.#generation = Math.max(header?.generation ?? 0, ...headers.map(({ generation }) => generation)) + 1;
+    const batch = (batch: LoggedBatch) => this.#addBatch(batch, files.get(batch.source.path)!);
+    const operations = (meta: Buffer, time: LogTime, complete: boolean) => this.#repeat(meta, time, complete);
+    let damaged = snapshot === undefined;
+    const missing = (from: number, to: number, file: string) => {
+      damaged = true;
+      const what = from === to ? `entry ${from} is` : `entries ${from} to ${to} are`;
+      findings.lost(undefined, `${file}: ${what} lost from the write-ahead log; what was done in it, only its records may be left`);
+    };
+    let start: LogStart = {
+      lsn: header?.lsn ?? 0,
+      crc: header?.crc ?? 0,
+      generation: header?.generation ?? headers[0]?.generation ?? 1,
+      position: FILE_HEADER_BYTES,
+      complete: snapshot !== undefined,
+      anyGeneration: snapshot === undefined,
+    };
+    let from = 0;
+    let end: { header: WalFileHeader | undefined } | undefined;
+    if (snapshot !== undefined) {
+      const begun = this.#list(`${this.#directory}/wal`).flatMap((name) => Wal.begunSeqOf(name) ?? []);
+      if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {
+        damaged = true;
+        const path = Wal.path(`${this.#directory}/wal`, snapshot.header.walSeq);
+        findings.lost(undefined, `${path} is missing: whatever was changed in it is lost`);
+      }
+      const last = { lsn: start.lsn, crc: start.crc };
+      try {
+        end = await new WalReader(this.#disk, this.#directoryId).replay(sources, snapshot.header, (entry) => {
+          for (const each of batchesOf(entry)) batch(each);
+          const { elapsedMs, wallMs, lsn, crc } = entry.header;
+          operations(Buffer.from(entry.buffer.subarray(entry.metaStart, entry.metaEnd)), { elapsedMs, wallMs }, true);
+          Object.assign(last, { lsn, crc });
+          this.#elapsedMs = Math.max(this.#elapsedMs, elapsedMs);
+        });
+        from = sources.length;
+      } catch (error) {
+        if (!isVarveError(error, "ERR_CORRUPT")) throw error;
+        damaged = true;
+        const { file, position } = error.details as { file: string; position: number };
+        from = sources.findIndex(({ path }) => path === file);
+        start = { ...start, ...last, position };
+      }
+      this.#lsn = Math.max(this.#lsn, last.lsn);
+    }
+    if (from < sources.length) {
+      const salvaged = await salvageLog(this.#disk, sources.slice(from), start, { batch, operations, missing });
+      this.#lsn = Math.max(this.#lsn, salvaged.lsn);
+      this.#elapsedMs = Math.max(this.#elapsedMs, salvaged.elapsedMs);
+    }
+    if (this.#dropped > 0) findings.note(`${this.#dropped} changes in the log were left out: what they need is lost`);
+    for (const { path } of damaged || this.#dropped > 0 ? sources : []) this.#toCopy.add(path);
+    if (damaged && sources.length > 0) findings.action("the log: what can be read of it goes to segments");
+    const failed = this.#disk.size(`${this.#directory}/wal/${FAILED_MARK}`) !== undefined;
+    const { walFileBytes } = this.#options;
+    this.#skip = offsetsToSkip(
+      damaged ? "damaged" : { used: sources.length > 0, header: end?.header },
+      this.#disk.bootId() ?? "",
+      failed,
+      Math.max(walFileBytes, ...headers.map(({ fileBytes }) => fileBytes)),
+    );
+  }
+
+  #adopt({ path, seq }: WalSource): WalFile {
+    const file = this.#disk.openFile(path, "read");
+    const wal: WalFile = {
+      seq,
+      header: undefined,
+      file,
+      position: file.size(),
+      allocated: file.size(),
+      dirty: false,
+      unnamed: false,
+      named: undefined,
+      readers: 0,
+      retired: false,
+      bulkBytes: 0,
+      batches: [],
+    };
+    this.#walFiles.push(wal);
+    return wal;
+  }
+
+  #addBatch(batch: LoggedBatch, wal: WalFile): void {
+    const stream = this.#catalog.stream(batch.streamId);
+    if (stream === undefined) {
+      this.#dropped++;
+      return;
+    }
+    const { base, next, count, bytes, timestamp, position } = batch;
+    // A segment has it already, or it is of an earlier life.
+    if (base < stream.next) return;
+    const ref = { stream, base, next, count, bytes, timestamp, block: undefined, life: 0, blockStart: 0, wal, position };
+    wal.batches.push(ref);
+    wal.bulkBytes += bytes;
+    if (stream.runs.length === 0 && stream.recent.length === 0 && this.#isRebuilt(stream)) stream.head = base;
+    stream.add(ref);
+    stream.show(next);
+    this.#coverage.get(stream)!.add(base, next);
+  }
+
+  #isRebuilt(stream: Stream): boolean {
+    for (const state of this.#rebuilt) if (state.streams.includes(stream)) return true;
+    return false;
+  }
+
+  #repeat(meta: Buffer, time: LogTime, complete: boolean): void {
+    const input = new Decoder(meta);
+    while (!input.done) {
+      const code = input.u8();
+      const queueId = input.varint();
+      const fields = new Decoder(input.bytes(input.u32()));
+      try {
+        if (!this.#operation(code, queueId, fields, time, complete)) this.#dropped++;
+      } catch (error) {
+        if (!(error instanceof MalformedError)) throw error;
+        this.#dropped++;
+      }
+    }
+  }
+
+  /** False when the operation is left out. */
+  #operation(code: number, queueId: number, fields: Decoder, time: LogTime, complete: boolean): boolean {
+    const catalog = this.#catalog;
+    if (code === OP_CREATE_QUEUE) {
+      const { kind, name, streamIds, config } = decodeCreation(fields);
+      if (catalog.byId(queueId) !== undefined || catalog.find(kind, name) !== undefined) return true;
+      const state = catalog.create(kind, name, queueId, streamIds, config);
+      for (const stream of state.streams) this.#cover(stream);
+      return true;
+    }
+    const state = catalog.byId(queueId)?.state;
+    if (code < FIRST_QUEUE_OP || state === undefined) return false;
+    if (!complete || this.#rebuilt.has(state)) return this.#repairer.salvage(state, code, fields, time);
+    state.replay(code, fields, time);
+    return true;
+  }
+
+  /** The queues that the log says were created. */
+  async #creations(sources: readonly WalSource[]): Promise<Map<number, Lost>> {
+    const created = new Map<number, Lost>();
+    const reason = "the snapshot is lost";
+    const start = {
+      lsn: 0,
+      crc: 0,
+      generation: 0,
+      position: FILE_HEADER_BYTES,
+      complete: false,
+      anyGeneration: true,
+    };
+    await salvageLog(this.#disk, sources, start, {
+      batch: () => {},
+      missing: () => {},
+      operations: (meta) => {
+        const input = new Decoder(meta);
+        while (!input.done) {
+          const code = input.u8();
+          const id = input.varint();
+          const fields = new Decoder(input.bytes(input.u32()));
+          if (code === OP_CREATE_QUEUE) created.set(id, { ...decodeCreation(fields), id, reason });
+        }
+      },
+    });
+    return created;
+  }
+
+  // ------------------------------------------------------------------------------------------------------ afterwards
+
+  /** What is missing of what the queues need becomes gaps, which readers pass. */
+  #settleGaps(): void {
+    const { needed, forget, streamLabel } = this.#repairer;
+    for (const { state } of this.#catalog.entries) {
+      const rebuilt = this.#rebuilt.has(state!);
+      for (const stream of state!.streams) {
+        const coverage = this.#coverage.get(stream)!;
+        for (const gap of stream.gaps) coverage.add(gap.from, gap.to);
+        const missing: OffsetRange[] = [];
+        for (const { from, to } of needed(state!, stream)) {
+          missing.push(...coverage.missing(from, Math.min(to, stream.next)));
+        }
+        for (const range of missing) {
+          const label = streamLabel(state!, stream);
+          const offsets = [range.from, range.to - 1] as const;
+          const reason = rebuilt ? "in no segment: damaged, or no longer needed" : "damaged";
+          this.#findings.lost(label, reason, offsets);
+          forget(state!, stream, range);
+        }
+        stream.gaps = joined([...stream.gaps, ...missing]);
+        if (this.#skip > 0) stream.skip(this.#skip);
+      }
+    }
+    if (this.#skip > 0) {
+      this.#findings.note(
+        `offsets go on past the next ${this.#skip}: records that are lost with the end of the log may have been read`,
+      );
+    }
+  }
+
+  #countRuns(): void {
+    const runs = new Map<Segment, number>();
+    const moved = new Set(this.#replaced.map(({ run }) => run));
+    for (const { state } of this.#catalog.entries) {
+      for (const run of state!.streams.flatMap((stream) => stream.runs)) {
+        if (!moved.has(run)) runs.set(run.segment, (runs.get(run.segment) ?? 0) + 1);
+      }
+    }
+    for (const segment of [...this.#catalog.shared.values()]) {
+      segment.runs = runs.get(segment) ?? 0;
+      if (segment.runs > 0) continue;
+      this.#catalog.shared.delete(segment.sharedId);
+      if (this.#disk.size(segment.path) !== undefined) this.#toMove.add(segment.path);
+    }
+    // A segment that stays in use with other runs is not moved.
+    for (const segment of runs.keys()) this.#toMove.delete(segment.path);
+  }
+
+  #cover(stream: Stream): void {
+    this.#coverage.set(stream, new Coverage());
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- write
+
+  async #write(): Promise<void> {
+    const disk = this.#disk;
+    const directory = this.#directory;
+    for (const folder of ["wal", "snap", "shared"]) disk.mkdir(`${directory}/${folder}`);
+    await disk.syncDirectory(directory);
+    await this.#writeSegments();
+    const wal = new Wal(disk, `${directory}/wal`, {
+      fileBytes: this.#options.walFileBytes,
+      directoryId: this.#directoryId,
+      bootId: disk.bootId() ?? "",
+    });
+    const engine = new Engine(this.#platform, {
+      directory,
+      directoryId: this.#directoryId,
+      options: this.#options,
+      catalog: this.#catalog,
+      wal,
+      files: new FileCache(disk, this.#options.maxOpenFiles),
+      lsn: this.#lsn + 1,
+      crc: this.#crc,
+      generation: this.#generation,
+      elapsedMs: this.#elapsedMs,
+    });
+    try {
+      wal.files.push(...this.#walFiles);
+      const header = { firstLsn: this.#lsn + 2, generation: this.#generation, prevCrc: this.#crc, async: false };
+      wal.begin(header, this.#seqMax + 1);
+      await wal.sync();
+      await new Checkpointer(engine).close();
+      if (engine.failure !== undefined) throw engine.failure;
+    } finally {
+      engine.files.close();
+      wal.close();
+    }
+  }
+
+  /** The intact parts of damaged segments, each segment's in a new one. */
+  async #writeSegments(): Promise<void> {
+    const bySource = new Map<string, Replaced[]>();
+    for (const replaced of this.#replaced) {
+      const { path } = replaced.pieces[0]!;
+      const list = bySource.get(path);
+      if (list === undefined) bySource.set(path, [replaced]);
+      else list.push(replaced);
+    }
+    for (const list of bySource.values()) {
+      const segment = this.#catalog.newShared();
+      const moves = list.map(({ stream, run, pieces }) => ({
+        pieces,
+        placed: (position: number, bytes: number) => {
+          stream.bytes += bytes - run.bytes;
+          stream.runs[stream.runs.indexOf(run)] = { ...run, segment, position, bytes };
+        },
+      }));
+      await writeShared(this.#disk, segment, this.#directoryId, moves);
+    }
+  }
+
+  async #tidy(below: string): Promise<void> {
+    const disk = this.#disk;
+    for (const path of this.#toMove) {
+      if (disk.size(path) === undefined) continue;
+      const target = keptPath(this.#directory, path, below);
+      disk.mkdir(folderOf(target));
+      disk.rename(path, target);
+      await syncUpTo(disk, this.#directory, folderOf(target));
+      await disk.syncDirectory(folderOf(path));
+    }
+    const failed = `${this.#directory}/wal/${FAILED_MARK}`;
+    if (this.#skip > 0 && disk.size(failed) !== undefined) disk.unlink(failed);
+  }
+
+  #moveAway(path: string, reason: string): void {
+    if (this.#disk.size(path) === undefined) return;
+    this.#toMove.add(path);
+    this.#findings.action(`${path}: ${reason}`);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- files
+
+  #walFilesFrom(seq: number): WalSource[] {
+    const folder = `${this.#directory}/wal`;
+    const sources: WalSource[] = [];
+    for (const name of this.#list(folder).sort()) {
+      const number = Wal.seqOf(name);
+      if (number === undefined) continue;
+      this.#seqMax = Math.max(this.#seqMax, number);
+      if (number >= seq) sources.push({ path: `${folder}/${name}`, seq: number });
+    }
+    return sources;
+  }
+
+  #walHeader(path: string): WalFileHeader | undefined {
+    const header = decodeFileHeader(headOf(this.#disk, path, FILE_HEADER_BYTES));
+    return typeof header === "string" ? undefined : header;
+  }
+
+  #snapshotNumbers(): number[] {
+    return this.#list(`${this.#directory}/snap`).filter(isSnapshotName).map((name) => Number(name.slice(0, 16)));
+  }
+
+  #sharedNumbers(): number[] {
+    const names = this.#list(`${this.#directory}/shared`).filter((name) => /^\d{16}\.seg$/.test(name));
+    return names.map((name) => Number(name.slice(0, 16))).sort((a, b) => a - b);
+  }
+
+  /** The section that lists the shared segments, from the files that there are. */
+  #listShared(): SnapshotSection {
+    const output = new Encoder(256);
+    const numbers = this.#sharedNumbers();
+    output.varint(numbers.length);
+    for (const number of numbers) {
+      output.varint(number);
+      output.varint(align8(this.#disk.size(`${this.#directory}/shared/${String(number).padStart(16, "0")}.seg`) ?? 0));
+      output.varint(1);
+    }
+    return { id: 0, kind: 0, name: "", body: Buffer.from(output.view()), crc: 0, intact: true };
+  }
+
+  #folders(): QueueId[] {
+    const { folders, queueOf } = this.#repairer;
+    return folders.flatMap((folder) => {
+      return this.#list(`${this.#directory}/${folder}`).flatMap((name) => queueOf(folder, name) ?? []);
+    });
+  }
+
+  #ownSegments({ kind, name }: QueueId, index: number): string[] {
+    const { kinds } = this.#repairer;
+    const folder = `${this.#directory}/${kinds.folder(kind, name)}/${kinds.streamFolder(kind, index)}`.replace(/\/$/, "");
+    return this.#list(folder)
+      .filter((each) => /^\d{20}\.seg$/.test(each))
+      .sort()
+      .map((each) => `${folder}/${each}`);
+  }
+
+  #allSegments(): string[] {
+    const own = this.#folders().flatMap((queue) => {
+      const count = this.#repairer.kinds.streamCount(queue.kind);
+      return Array.from({ length: count }, (_, index) => this.#ownSegments(queue, index)).flat();
+    });
+    const shared = this.#sharedNumbers().map((number) => String(number).padStart(16, "0"));
+    return [...own, ...shared.map((number) => `${this.#directory}/shared/${number}.seg`)];
+  }
+
+  #list(path: string): string[] {
+    try {
+      return this.#disk.list(path);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ENOENT" || code === "ENOTDIR") return [];
+      throw error;
+    }
+  }
+}
+
+/** A piece of a stream whose runs are not known. */
+interface FoundPiece {
+  readonly path: string;
+  readonly piece: Piece;
+  /** The shared segment that it may stay in. */
+  readonly shared: Segment | undefined;
+  /** The stream's own segment may stay as it is. */
+  readonly stays: boolean;
+}
+
+const EMPTY_HEADER = {
+  lsn: 0,
+  walSeq: 0,
+  generation: 1,
+  crc: 0,
+  clean: false,
+  elapsedMs: 0,
+  wallMs: 0,
+  directoryId: "",
+  lastQueueId: 0,
+  lastStreamId: 0,
+  lastSharedId: 0,
+};
+
+function wholeFile(disk: Disk, path: string, streamId: number | undefined) {
+  const end = align8(disk.size(path) ?? 0);
+  const position = SEGMENT_HEADER_BYTES;
+  return { position, end, streamId, firstOffset: 0, nextOffset: Number.POSITIVE_INFINITY };
+}
+
+function ownSegment(stream: Stream, path: string, bytes: number): Segment {
+  return {
+    path,
+    directory: stream.directory,
+    sharedId: 0,
+    bytes: SEGMENT_HEADER_BYTES + bytes,
+    dirty: false,
+    unnamed: false,
+    runs: 1,
+  };
+}
+
+function newSharedSegment(directory: string, path: string, sharedId: number, bytes: number): Segment {
+  return { path, directory: `${directory}/shared`, sharedId, bytes, dirty: false, unnamed: false, runs: 0 };
+}
+
+/** The run that pieces, one behind another, make. */
+function runOf(pieces: readonly Piece[], segment: Segment): Run {
+  const first = pieces[0]!;
+  const last = pieces[pieces.length - 1]!;
+  return {
+    segment,
+    position: first.position,
+    bytes: pieces.reduce((sum, { bytes }) => sum + align8(bytes), 0),
+    first: first.first,
+    next: last.next,
+    count: pieces.reduce((sum, { count }) => sum + count, 0),
+    firstTimestamp: first.firstTimestamp,
+    lastTimestamp: last.lastTimestamp,
+    index: undefined,
+  };
+}
+
+function joined(ranges: readonly OffsetRange[]): OffsetRange[] {
+  const result: { from: number; to: number }[] = [];
+  for (const { from, to } of [...ranges].sort((a, b) => a.from - b.from)) {
+    const last = result[result.length - 1];
+    if (last !== undefined && from <= last.to) last.to = Math.max(last.to, to);
+    else result.push({ from, to });
+  }
+  return result;
+}
+
+function decodeCreation(fields: Decoder) {
+  const kind = fields.u8();
+  const name = fields.string();
+  const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
+  return { kind, name, streamIds, config: fields.bytes(fields.varint()) };
+}
+
+function canList(body: Buffer): boolean {
+  try {
+    const input = new Decoder(body);
+    for (let numbers = input.varint() * 3; numbers > 0; numbers--) input.varint();
+    return input.done;
+  } catch (error) {
+    if (error instanceof MalformedError) return false;
+    throw error;
+  }
+}
+
+/** A time as a folder name. */
+function stamp(wallMs: number): string {
+  return new Date(wallMs).toISOString().replaceAll(":", "-");
+}

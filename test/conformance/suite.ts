@@ -1,0 +1,94 @@
+/**
+ * One suite for every implementation of the contract. An implementation says how to open itself; the suite does the
+ * rest. What an implementation cannot hold is listed as an exception with its reason, and shows up as skipped.
+ */
+
+import { describe, test } from "node:test";
+import type { MessageQueue, OpenOptions } from "../../src/index.js";
+import { awake } from "../support/awake.js";
+import { closeConformance } from "./close.js";
+import { codecConformance } from "./codecs.js";
+import { concurrencyConformance } from "./concurrency.js";
+import { deadLetterConformance } from "./dead-letters.js";
+import { leaseConformance } from "./leases.js";
+import { logConformance } from "./log.js";
+import { queueConformance } from "./queues.js";
+import { retryConformance } from "./retries.js";
+import { tailConformance } from "./tail.js";
+import { taskConformance } from "./task.js";
+import { taskStatsConformance } from "./task-stats.js";
+import { transactionConformance } from "./transactions.js";
+
+/** One open message queue, empty at first, and the time that it lives in. */
+export interface Subject {
+  /** The one that is open now; another one after `reopen`. */
+  readonly mq: MessageQueue;
+  /** Closes in order and opens the same data again. */
+  reopen(): Promise<MessageQueue>;
+  /** Lets this much time go by, on every clock of the implementation. */
+  pass(ms: number): Promise<void>;
+  /** The implementation's wall clock, in milliseconds since 1970. */
+  wallMs(): number;
+  /** Closes, if that has not happened, and removes everything. */
+  dispose(): Promise<void>;
+}
+
+export interface Implementation {
+  open(options?: OpenOptions): Promise<Subject>;
+  /**
+   * True when time stands still unless `pass` moves it, so that exact times can be asserted. Tests that need it are
+   * skipped for the others.
+   */
+  readonly timeStandsStill?: boolean;
+  /** Title of a test that this implementation does not hold, and why. */
+  readonly exceptions?: Readonly<Record<string, string>>;
+}
+
+export interface CheckOptions extends OpenOptions {
+  /** The test asserts exact times. */
+  readonly exactTime?: boolean;
+}
+
+/** Lets time pass until the promise settles. */
+export async function passUntil<T>(subject: Pick<Subject, "pass">, promise: Promise<T>): Promise<T> {
+  let settled = false;
+  const settle = (): void => {
+    settled = true;
+  };
+  promise.then(settle, settle);
+  while (!settled) await subject.pass(10);
+  return promise;
+}
+
+/** Defines one test over a freshly opened subject. */
+export type Check = (title: string, body: (subject: Subject) => Promise<void>, options?: CheckOptions) => void;
+
+export function defineConformance(name: string, implementation: Implementation): void {
+  const check: Check = (title, body, { exactTime = false, ...options } = {}) => {
+    const exception = implementation.exceptions?.[title];
+    const needsTime = exactTime && implementation.timeStandsStill !== true;
+    const skip = exception ?? (needsTime ? "asserts exact times, which need a simulated clock" : false);
+    void test(title, { skip, timeout: 20_000 }, async ({ signal }) => {
+      const subject = await implementation.open(options);
+      try {
+        await awake(() => body(subject), signal);
+      } finally {
+        await subject.dispose();
+      }
+    });
+  };
+  void describe(`conformance: ${name}`, () => {
+    logConformance(check);
+    tailConformance(check);
+    taskConformance(check);
+    leaseConformance(check);
+    retryConformance(check);
+    deadLetterConformance(check);
+    taskStatsConformance(check);
+    transactionConformance(check);
+    codecConformance(check);
+    queueConformance(check);
+    closeConformance(check);
+    concurrencyConformance(check);
+  });
+}
