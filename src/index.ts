@@ -11,3 +11,4 @@ export {
   verifyDirectory,
 } from "./queues/inspect.js";
 export { open } from "./queues/open.js";
+export { type RepairLoss, type RepairOptions, type RepairReport, repairDirectory } from "./queues/repair.js";

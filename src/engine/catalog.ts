@@ -107,6 +107,13 @@ export class Catalog {
     return state;
   }
 
+  /** Takes a queue away whose state makes no sense; used by repair, which makes it again. */
+  remove(entry: CatalogEntry): void {
+    this.#entries.delete(key(entry.kind, entry.name));
+    this.#byId.delete(entry.id);
+    for (const stream of entry.state?.streams ?? []) this.#streams.delete(stream.id);
+  }
+
   /** Ids for a queue that is about to be created; never given out twice. */
   reserveIds(streams: number): { id: number; streamIds: number[] } {
     return { id: ++this.lastQueueId, streamIds: Array.from({ length: streams }, () => ++this.lastStreamId) };

@@ -251,7 +251,9 @@ export class Engine implements ReaderContext {
       try {
         this.wal.markAsync();
       } catch (error) {
-        throw readOnlyError(this.#fail("marking the log", error));
+        // The caller is in the midst of staging its change, which is refused when it would be written.
+        this.#fail("marking the log", error);
+        return "sync";
       }
       // Not at once: the caller is in the midst of staging its change.
       const noted = Promise.resolve().then(() => this.syncFiles());
@@ -364,6 +366,12 @@ export class Engine implements ReaderContext {
     const meta = this.#meta;
     const metaBytes = meta.position - ENTRY_HEADER_BYTES;
     meta.position = ENTRY_HEADER_BYTES;
+    if (this.#failure !== undefined) {
+      // What the disk holds is unknown by now: nothing is written behind it.
+      const refused = readOnlyError(this.#failure);
+      for (const operation of operations) operation.fail(refused);
+      return;
+    }
     if (refs.length === 0 && metaBytes === 0) {
       // A sync that found nothing to write.
       this.#applied(operations, refs);
@@ -708,9 +716,9 @@ export class Engine implements ReaderContext {
   #fail(doing: string, error: unknown): VarveError {
     if (this.#failure === undefined) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.#failure = new VarveError("ERR_READ_ONLY", `${this.directory}: ${doing} failed (${reason})`, {
-        cause: error,
-      });
+      // What the operating system said, where that is behind it.
+      const cause = error instanceof VarveError ? (error.cause ?? error) : error;
+      this.#failure = new VarveError("ERR_READ_ONLY", `${this.directory}: ${doing} failed (${reason})`, { cause });
       this.logger.error({ directory: this.directory, error }, `${doing} failed; no more changes are taken`);
       this.wal.markFailed();
       this.#stalled = false;

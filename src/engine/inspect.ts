@@ -570,7 +570,7 @@ class DirectoryInspection {
 }
 
 /** Which offsets of a stream have been accounted for. */
-class Coverage {
+export class Coverage {
   #ranges: OffsetRange[] = [];
   #sorted = true;
 

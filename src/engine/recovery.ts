@@ -17,6 +17,7 @@ import { FileCache } from "../storage/file-cache.js";
 import { decodeSnapshot, isSnapshotName, type Snapshot, snapshotPath } from "../storage/snapshot.js";
 import type { Stream } from "../storage/stream.js";
 import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
+import type { WalFileHeader } from "../storage/wal-format.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
 import { Catalog } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
@@ -86,10 +87,8 @@ export async function openDirectory(
   catalog.resume(last, engine.time());
   const failedMark = `${walDirectory}/${FAILED_MARK}`;
   const failed = disk.size(failedMark) !== undefined;
-  if (sources.length > 0 && mayHaveLostRecords(end, bootId, failed)) {
-    // As many records as all log files can hold: offsets go on past them, so that none is ever given out twice.
-    const fileBytes = Math.max(options.walFileBytes, end.fileBytesMax);
-    const lost = Math.ceil((WAL_FILES_MAX * fileBytes) / RECORD_BYTES_MIN);
+  if (sources.length > 0 && mayHaveLostRecords(end.header, bootId, failed)) {
+    const lost = offsetsToSkip(Math.max(options.walFileBytes, end.fileBytesMax));
     for (const entry of catalog.entries) {
       if (entry.damaged !== undefined) continue;
       for (const stream of catalog.load(entry).streams) stream.skip(lost);
@@ -125,10 +124,14 @@ export async function openDirectory(
  * Where commits did not wait to be durable, a power cut (the operating system has restarted) or a failed write may have
  * taken acknowledged records with it.
  */
-function mayHaveLostRecords(end: WalEnd, bootId: string, failed: boolean): boolean {
-  const { header } = end;
+export function mayHaveLostRecords(header: WalFileHeader | undefined, bootId: string, failed: boolean): boolean {
   if (header === undefined) return true;
   return header.async && (failed || bootId === "" || header.bootId !== bootId);
+}
+
+/** As many records as all log files can hold: offsets go on past them, so that none is ever given out twice. */
+export function offsetsToSkip(walFileBytes: number): number {
+  return Math.ceil((WAL_FILES_MAX * walFileBytes) / RECORD_BYTES_MIN);
 }
 
 function readSnapshot(disk: Disk, directory: string): Snapshot {

@@ -15,13 +15,12 @@
 
 import { isVarveError, VarveError } from "../api/errors.js";
 import type { ResolvedOpenOptions } from "../api/options.js";
-import type { RecordCursor } from "../storage/batch.js";
+import { batchFileBytes, type RecordCursor, readBatchHeader } from "../storage/batch.js";
 import { align8, Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import type { Disk } from "../storage/disk.js";
 import { FileCache } from "../storage/file-cache.js";
 import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
 import {
-  decodeSnapshot,
   isSnapshotName,
   type Snapshot,
   type SnapshotSection,
@@ -32,7 +31,7 @@ import type { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
 import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
-import { WalReader, type WalSource } from "../storage/wal-reader.js";
+import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
 import { Catalog, segmentPath } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
 import { folderOf, keepCopy, keptPath, syncUpTo } from "./damaged.js";
@@ -41,7 +40,7 @@ import { Engine, type EnginePlatform } from "./engine.js";
 import { Coverage, type OffsetRange, type QueueInspector } from "./inspect.js";
 import type { VerifyProblem } from "./inspect-report.js";
 import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueState } from "./queue-state.js";
-import { mustFollow, offsetsToSkip } from "./recovery.js";
+import { mayHaveLostRecords, mustFollow, offsetsToSkip } from "./recovery.js";
 import { type LoggedBatch, type LogStart, salvageLog } from "./repair-log.js";
 import { RepairFindings, type RepairReport } from "./repair-report.js";
 import { headerState, headOf, type OwnedPiece, type Piece, surveyStretch, writeShared } from "./repair-segments.js";
@@ -84,7 +83,8 @@ interface Replaced {
 interface Lost extends QueueId {
   readonly id: number | undefined;
   /** What is known of its streams' ids, by index. */
-  readonly streamIds: (number | undefined)[];
+  readonly streamIds: readonly (number | undefined)[];
+  readonly config?: Buffer;
   readonly reason: string;
 }
 
@@ -133,6 +133,14 @@ export class DirectoryRepair {
 
   /** @param dryRun only says what would be done */
   async run(dryRun: boolean): Promise<RepairReport> {
+    try {
+      return await this.#run(dryRun);
+    } finally {
+      for (const { file } of this.#walFiles) file.close();
+    }
+  }
+
+  async #run(dryRun: boolean): Promise<RepairReport> {
     const marker = `${this.#directory}/${MARKER}`;
     const newest = this.#newestSnapshot();
     const salvaged = newest === undefined ? undefined : salvageSnapshot(this.#disk.readFile(newest));
@@ -261,7 +269,8 @@ export class DirectoryRepair {
       }
     }
     if (shared === undefined || !shared.intact || !canList(shared.body)) {
-      if (shared !== undefined) this.#findings.action("the list of shared segments is damaged: made again from the files");
+      if (shared !== undefined)
+        this.#findings.action("the list of shared segments is damaged: made again from the files");
       shared = this.#listShared();
     }
     let lastQueueId = snapshot?.header.lastQueueId ?? 0;
@@ -270,7 +279,10 @@ export class DirectoryRepair {
       const reason = "the snapshot is lost";
       const known = new Map([...created.values()].map((each) => [`${each.kind} ${each.name}`, each]));
       for (const { kind, name } of this.#folders()) {
-        known.set(`${kind} ${name}`, known.get(`${kind} ${name}`) ?? { id: undefined, kind, name, streamIds: [], reason });
+        known.set(
+          `${kind} ${name}`,
+          known.get(`${kind} ${name}`) ?? { id: undefined, kind, name, streamIds: [], reason },
+        );
       }
       lost.push(...known.values());
       for (const { id, streamIds } of known.values()) {
@@ -329,7 +341,9 @@ export class DirectoryRepair {
     const survey =
       header === "foreign"
         ? { pieces: [] as OwnedPiece[], sound: false, failure: "another file stands in its place" }
-        : await surveyStretch(this.#disk, path, stretch, (record) => this.#repairer.recordProblem(state, stream, record));
+        : await surveyStretch(this.#disk, path, stretch, (record) =>
+            this.#repairer.recordProblem(state, stream, record),
+          );
     const { pieces } = survey;
     for (const piece of pieces) this.#coverage.get(stream)!.add(piece.first, piece.next);
     if (survey.sound && header === "sound") {
@@ -339,7 +353,11 @@ export class DirectoryRepair {
       return;
     }
     if (survey.failure !== undefined) this.#findings.note(`${path}: ${survey.failure}`);
-    this.#replace(stream, run, pieces.map((piece) => ({ path, piece })));
+    this.#replace(
+      stream,
+      run,
+      pieces.map((piece) => ({ path, piece })),
+    );
     const records = pieces.reduce((sum, { count }) => sum + count, 0);
     this.#findings.action(`${path}: the ${records} intact records of ${label} go to another segment`);
   }
@@ -357,7 +375,12 @@ export class DirectoryRepair {
       stream.runs.splice(at, 1);
       return;
     }
-    const stand: Run = { ...runOf(pieces.map(({ piece }) => piece), run.segment) };
+    const stand: Run = {
+      ...runOf(
+        pieces.map(({ piece }) => piece),
+        run.segment,
+      ),
+    };
     stream.runs[at] = stand;
     stream.bytes += stand.bytes;
     this.#replaced.push({ stream, run: stand, pieces });
@@ -392,7 +415,8 @@ export class DirectoryRepair {
   #create(queue: Lost, streamIds: readonly number[]): QueueState {
     const { kind, name } = queue;
     const id = queue.id ?? this.#catalog.reserveIds(0).id;
-    const state = this.#catalog.create(kind, name, id, streamIds, this.#repairer.defaultConfig(kind));
+    const config = queue.config ?? this.#repairer.defaultConfig(kind);
+    const state = this.#catalog.create(kind, name, id, streamIds, config);
     for (const stream of state.streams) this.#cover(stream);
     this.#rebuilt.add(state);
     return state;
@@ -489,7 +513,9 @@ export class DirectoryRepair {
       stream.visible = each.next;
       stream.lastTimestamp = Math.max(stream.lastTimestamp, each.lastTimestamp);
       this.#coverage.get(stream)!.add(each.first, each.next);
-      if (!(fits && (shared !== undefined || stays))) this.#replaced.push({ stream, run, pieces: [{ path, piece: each }] });
+      if (fits && (shared !== undefined || stays)) continue;
+      this.#replaced.push({ stream, run, pieces: [{ path, piece: each }] });
+      if (shared === undefined) this.#toMove.add(path);
     }
   }
 
@@ -548,7 +574,10 @@ export class DirectoryRepair {
     const missing = (from: number, to: number, file: string) => {
       damaged = true;
       const what = from === to ? `entry ${from} is` : `entries ${from} to ${to} are`;
-      findings.lost(undefined, `${file}: ${what} lost from the write-ahead log; what was done in it, only its records may be left`);
+      findings.lost(
+        undefined,
+        `${file}: ${what} lost from the write-ahead log; what was done in it, only its records may be left`,
+      );
     };
     let start: LogStart = {
       lsn: header?.lsn ?? 0,
@@ -559,9 +588,10 @@ export class DirectoryRepair {
       anyGeneration: snapshot === undefined,
     };
     let from = 0;
-    let end: { header: WalFileHeader | undefined } | undefined;
+    let end: WalEnd | undefined;
+    const begun = this.#list(`${this.#directory}/wal`).flatMap((name) => Wal.begunSeqOf(name) ?? []);
+    this.#seqMax = Math.max(this.#seqMax, header?.walSeq ?? 0, ...begun);
     if (snapshot !== undefined) {
-      const begun = this.#list(`${this.#directory}/wal`).flatMap((name) => Wal.begunSeqOf(name) ?? []);
       if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {
         damaged = true;
         const path = Wal.path(`${this.#directory}/wal`, snapshot.header.walSeq);
@@ -596,12 +626,10 @@ export class DirectoryRepair {
     if (damaged && sources.length > 0) findings.action("the log: what can be read of it goes to segments");
     const failed = this.#disk.size(`${this.#directory}/wal/${FAILED_MARK}`) !== undefined;
     const { walFileBytes } = this.#options;
-    this.#skip = offsetsToSkip(
-      damaged ? "damaged" : { used: sources.length > 0, header: end?.header },
-      this.#disk.bootId() ?? "",
-      failed,
-      Math.max(walFileBytes, ...headers.map(({ fileBytes }) => fileBytes)),
-    );
+    const bootId = this.#disk.bootId() ?? "";
+    if (damaged || (sources.length > 0 && mayHaveLostRecords(end?.header, bootId, failed))) {
+      this.#skip = offsetsToSkip(Math.max(walFileBytes, ...headers.map(({ fileBytes }) => fileBytes)));
+    }
   }
 
   #adopt({ path, seq }: WalSource): WalFile {
@@ -633,18 +661,34 @@ export class DirectoryRepair {
     const { base, next, count, bytes, timestamp, position } = batch;
     // A segment has it already, or it is of an earlier life.
     if (base < stream.next) return;
-    const ref = { stream, base, next, count, bytes, timestamp, block: undefined, life: 0, blockStart: 0, wal, position };
+    const ref = {
+      stream,
+      base,
+      next,
+      count,
+      bytes,
+      timestamp,
+      block: undefined,
+      life: 0,
+      blockStart: 0,
+      wal,
+      position,
+    };
     wal.batches.push(ref);
     wal.bulkBytes += bytes;
-    if (stream.runs.length === 0 && stream.recent.length === 0 && this.#isRebuilt(stream)) stream.head = base;
+    const rebuilt = stream.runs.length > 0 || stream.recent.length > 0 ? undefined : this.#rebuiltOf(stream);
+    if (rebuilt !== undefined) {
+      stream.head = base;
+      this.#repairer.begin(rebuilt);
+    }
     stream.add(ref);
     stream.show(next);
     this.#coverage.get(stream)!.add(base, next);
   }
 
-  #isRebuilt(stream: Stream): boolean {
-    for (const state of this.#rebuilt) if (state.streams.includes(stream)) return true;
-    return false;
+  #rebuiltOf(stream: Stream): QueueState | undefined {
+    for (const state of this.#rebuilt) if (state.streams.includes(stream)) return state;
+    return undefined;
   }
 
   #repeat(meta: Buffer, time: LogTime, complete: boolean): void {
@@ -861,7 +905,9 @@ export class DirectoryRepair {
   }
 
   #snapshotNumbers(): number[] {
-    return this.#list(`${this.#directory}/snap`).filter(isSnapshotName).map((name) => Number(name.slice(0, 16)));
+    return this.#list(`${this.#directory}/snap`)
+      .filter(isSnapshotName)
+      .map((name) => Number(name.slice(0, 16)));
   }
 
   #sharedNumbers(): number[] {
@@ -891,7 +937,10 @@ export class DirectoryRepair {
 
   #ownSegments({ kind, name }: QueueId, index: number): string[] {
     const { kinds } = this.#repairer;
-    const folder = `${this.#directory}/${kinds.folder(kind, name)}/${kinds.streamFolder(kind, index)}`.replace(/\/$/, "");
+    const folder = `${this.#directory}/${kinds.folder(kind, name)}/${kinds.streamFolder(kind, index)}`.replace(
+      /\/$/,
+      "",
+    );
     return this.#list(folder)
       .filter((each) => /^\d{20}\.seg$/.test(each))
       .sort()
@@ -989,6 +1038,23 @@ function joined(ranges: readonly OffsetRange[]): OffsetRange[] {
     else result.push({ from, to });
   }
   return result;
+}
+
+/** The batches of an entry that was read back whole. */
+function* batchesOf(entry: WalEntry): Generator<LoggedBatch> {
+  for (let at = entry.bulkStart; at < entry.metaStart; ) {
+    const {
+      streamId,
+      baseOffset: base,
+      span,
+      count,
+      bytes,
+      timestamp,
+    } = readBatchHeader(entry.buffer, at, entry.metaStart)!;
+    const position = entry.bulkPosition + at - entry.bulkStart;
+    yield { source: entry.file, position, streamId, base, next: base + span, count, bytes, timestamp };
+    at += batchFileBytes(bytes);
+  }
 }
 
 function decodeCreation(fields: Decoder) {

@@ -82,6 +82,8 @@ export class SegmentWriter {
       run.index?.note(ref.base, position, ref.timestamp);
       position += batchFileBytes(ref.bytes);
     }
+    // Only now: a run that holds nothing would look like one that is no longer needed.
+    if (run.bytes === 0) stream.runs.push(run);
     const last = refs[refs.length - 1]!;
     run.count += countOf(refs);
     run.next = last.next;
@@ -100,11 +102,11 @@ export class SegmentWriter {
     stream.recent.splice(0, count);
   }
 
-  /** The run at the end of a stream that further batches go to: in a segment of its own that is not full. */
+  /** The run that further batches of a stream go to: its last, or a new one that holds nothing yet. */
   async #runFor(stream: Stream, first: BatchRef): Promise<Run> {
     const last = stream.runs[stream.runs.length - 1];
     if (last !== undefined && last.segment.sharedId === 0) {
-      if (last.segment.bytes + batchFileBytes(first.bytes) <= this.#engine.options.segmentBytes || last.bytes === 0) {
+      if (last.segment.bytes + batchFileBytes(first.bytes) <= this.#engine.options.segmentBytes) {
         this.#continue(last.segment);
         return last;
       }
@@ -112,7 +114,7 @@ export class SegmentWriter {
       last.index = undefined;
     }
     const segment = await this.createOwn(stream, first.base);
-    const run: Run = {
+    return {
       segment,
       position: SEGMENT_HEADER_BYTES,
       bytes: 0,
@@ -123,8 +125,6 @@ export class SegmentWriter {
       lastTimestamp: first.timestamp,
       index: new SparseIndex(),
     };
-    stream.runs.push(run);
-    return run;
   }
 
   /** An index that an earlier life stored is out of date once its segment grows. */

@@ -202,7 +202,10 @@ export class Ledger {
     // Leases and ready tasks in their order, which their sets keep.
     for (const task of this.leased) encodeTask(output, task);
     for (const task of this.ready) encodeTask(output, task);
-    for (const task of this.outstanding.values()) if (task.phase === TaskPhase.Waiting) encodeTask(output, task);
+    for (const task of this.outstanding.values()) {
+      // Waiting; or ready, but just taken out of the order by an operation that is not yet in the log.
+      if (task.phase !== TaskPhase.Leased && !this.ready.has(task)) encodeTask(output, task);
+    }
     const done = [...this.ahead].filter((offset) => !this.outstanding.has(offset));
     output.varint(done.length);
     for (const offset of done) output.varint(offset);

@@ -76,7 +76,8 @@ export function encodeSegmentHeader(streamId: number, baseOffset: number, direct
  * their stream, their offsets and a checksum of their own.
  */
 export function segmentHeaderIsIntact(buffer: Buffer): boolean {
-  return buffer.length >= SEGMENT_HEADER_BYTES && crc32(buffer, 12, SEGMENT_HEADER_BYTES) === getU32(buffer, 8);
+  if (buffer.length < SEGMENT_HEADER_BYTES || buffer.toString("latin1", 0, 8) !== SEGMENT_MAGIC) return false;
+  return crc32(buffer, 12, SEGMENT_HEADER_BYTES) === getU32(buffer, 8);
 }
 
 /** Why a buffer is not the header of the segment that is expected; undefined when it is. */

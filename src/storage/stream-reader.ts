@@ -291,8 +291,8 @@ export class StreamReader {
         throw damaged(segment.path, 0, Math.max(run.first, this.#wanted), run.next, problem);
       checkedSegments.add(segment);
     }
-    if (run.index === undefined && this.#wanted > run.first && segment.sharedId === 0) {
-      const stored = this.#context.readFile(indexPath(segment));
+    if (run.index === undefined && this.#wanted > run.first && (segment.sharedId === 0 || run.bytes > CHUNK_BYTES)) {
+      const stored = segment.sharedId === 0 ? this.#context.readFile(indexPath(segment)) : undefined;
       run.index = (stored && decodeIndex(stored, run)) ?? (await this.#buildIndex(run));
     }
     this.#run = run;
