@@ -461,6 +461,7 @@ export class Model {
     if (same) {
       // An extension that was never answered may have made the lease shorter.
       if (settled) fact.leaseEndMs = 0;
+      fact.dueMs = 0;
       fact.settling = [];
       return;
     }

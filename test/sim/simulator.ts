@@ -221,7 +221,7 @@ export class Simulator {
     this.#note(`opened: lsn ${engine.lsn}, ${JSON.stringify(report)}`);
     const ending = this.#ending;
     if (ending !== undefined) {
-      if (ending.kind === "close" && ending.lives === 1 && !ending.faulty && report.recovered) {
+      if (ending.kind === "close" && ending.lives === 1 && !ending.faulty && !ending.power && report.recovered) {
         this.#model.unexpected(`recovered after an orderly close: ${report.notes.join("; ")}`);
       }
       for (const difference of this.#witness.differences(engine)) this.#model.unexpected(difference);
@@ -635,8 +635,8 @@ export class Simulator {
   }
 
   #delivered(name: string, queue: number, commit: Commit, task: Task, leaseMs: number): void {
-    const offset = Number(task.id);
     const { attempt, token } = task;
+    const offset = offsetOf(token);
     const seen = { offset, attempt, token, leased: true, item: itemOf(task.payload) };
     this.#note(`${name}: delivered ${offset} (message ${seen.item}), attempt ${attempt}`);
     const durable = this.#plan.durability === "sync";
@@ -741,7 +741,7 @@ export class Simulator {
     const full = Number.isFinite(this.disk.capacityBytes) || this.disk.faulted.length > 0;
     if (code === "ERR_DISK_FULL" && full) return code;
     if (code === "ERR_ACCESS" && what === "open" && faulty) return code;
-    if (["ERR_READ_ONLY", "ERR_OUTCOME_UNKNOWN", "ERR_IO"].includes(code) && faulty) return code;
+    if (["ERR_READ_ONLY", "ERR_OUTCOME_UNKNOWN", "ERR_IO"].includes(code) && full) return code;
     this.#model.unexpected(
       `${what} failed with ${describeError(error)}${faulty ? ` after a fault of ${this.disk.faulted}` : ""}`,
     );
@@ -804,7 +804,7 @@ export class Simulator {
     const { queue, name, index } = await this.#queue(step);
     const { leaseMs } = this.#plan.tasks[index]!;
     for (let rounds = 0; ; rounds++) {
-      const { ready, scheduled, leased } = await queue!.stats();
+      const { ready, scheduled, leased } = (await this.#await(queue!.stats()))!;
       if (ready + scheduled + leased === 0) return;
       if (rounds >= DRAIN_ROUNDS_MAX) {
         this.#model.unexpected(`${name} does not drain: ${ready} ready, ${scheduled} scheduled, ${leased} leased`);
@@ -816,7 +816,7 @@ export class Simulator {
       for (const task of tasks!) this.#delivered(name, index, delivery, task, leaseMs);
       if (tasks!.length === 0) continue;
       const ack = this.#model.begin("ack", true, this.clock.elapsedMs());
-      for (const { id, token } of tasks!) this.#model.settling(name, Number(id), token, ack, true);
+      for (const { token } of tasks!) this.#model.settling(name, offsetOf(token), token, ack, true);
       await this.#await(queue!.ackBatch(tasks!, { durability: "sync" }));
       this.#model.acked(ack, this.clock.elapsedMs());
       this.#check();
@@ -847,6 +847,11 @@ export async function openDirectoryOf(
   } catch (error) {
     throw isVarveError(error) ? error : openError(DIRECTORY, error);
   }
+}
+
+/** Where a task stands: its id is that from before it was redriven, if it was. */
+function offsetOf(token: string): number {
+  return Number.parseInt(token.split(".")[1]!, 36);
 }
 
 async function eachRecord(
