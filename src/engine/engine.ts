@@ -716,9 +716,9 @@ export class Engine implements ReaderContext {
   #fail(doing: string, error: unknown): VarveError {
     if (this.#failure === undefined) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.#failure = new VarveError("ERR_READ_ONLY", `${this.directory}: ${doing} failed (${reason})`, {
-        cause: error,
-      });
+      // What the operating system said, where that is behind it.
+      const cause = error instanceof VarveError ? (error.cause ?? error) : error;
+      this.#failure = new VarveError("ERR_READ_ONLY", `${this.directory}: ${doing} failed (${reason})`, { cause });
       this.logger.error({ directory: this.directory, error }, `${doing} failed; no more changes are taken`);
       this.wal.markFailed();
       this.#stalled = false;

@@ -83,6 +83,8 @@ export class TaskState implements QueueState {
   #taken = 0;
   readonly #receivers = new Set<Receiver>();
   #loading = false;
+  /** The task whose time of enqueue was asked for last. */
+  #looked = { offset: -1, timestamp: 0 };
   #exclusive: Promise<unknown> = Promise.resolve();
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
@@ -550,13 +552,17 @@ export class TaskState implements QueueState {
     return { payload: record.payload(), key: record.key(), headers, attributes: encodeTaskAttributes(kept) };
   }
 
-  /** When the task at an offset was enqueued: exactly, unless its record cannot be read. */
+  /** When the task at an offset was enqueued: exactly, unless its record cannot be read. Looks only once for each. */
   async #timestampAt(offset: number): Promise<number> {
+    if (this.#looked.offset === offset) return this.#looked.timestamp;
+    let timestamp: number;
     try {
-      return (await this.#recordAt(offset)).timestamp;
+      ({ timestamp } = await this.#recordAt(offset));
     } catch {
-      return this.tasks.timestampAt(offset);
+      timestamp = this.tasks.timestampAt(offset);
     }
+    this.#looked = { offset, timestamp };
+    return timestamp;
   }
 
   async #recordAt(offset: number): Promise<RecordCursor> {
