@@ -43,7 +43,7 @@ test("defaults", () => {
   const { logger, ...open } = options.resolveOpenOptions();
   deepStrictEqual(open, {
     durability: "sync",
-    syncIntervalMs: 50,
+    syncIntervalMs: 250,
     create: true,
     maxMessageBytes: 16 * MIB,
     walFileBytes: 64 * MIB,
