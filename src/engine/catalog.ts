@@ -95,9 +95,8 @@ export class Catalog {
 
   /** Adds a queue that is new, with the ids that the log gives it. */
   create(kind: number, name: string, id: number, streamIds: readonly number[], config: Buffer): QueueState {
-    const folder = this.#folder(kind, name);
     const streams = streamIds.map((streamId, index) => {
-      return new Stream(streamId, `${folder}/${this.#kinds.streamFolder(kind, index)}`.replace(/\/$/, ""));
+      return new Stream(streamId, this.streamFolder(kind, name, index));
     });
     const state = this.#kinds.create(kind, id, name, streams, config);
     this.#add({ id, kind, name, state, body: undefined, wrongCrc: undefined, damaged: undefined });
@@ -105,6 +104,18 @@ export class Catalog {
     this.lastQueueId = Math.max(this.lastQueueId, id);
     this.lastStreamId = Math.max(this.lastStreamId, ...streamIds);
     return state;
+  }
+
+  /** Adds a queue that repair has made. */
+  adopt(state: QueueState): void {
+    const { id, kind, name } = state;
+    this.#add({ id, kind, name, state, body: undefined, wrongCrc: undefined, damaged: undefined });
+    this.#index(state);
+  }
+
+  /** The folder of one of a queue's streams. */
+  streamFolder(kind: number, name: string, index: number): string {
+    return `${this.#folder(kind, name)}/${this.#kinds.streamFolder(kind, index)}`.replace(/\/$/, "");
   }
 
   /** Takes a queue away whose state makes no sense; used by repair, which makes it again. */
@@ -177,7 +188,7 @@ export class Catalog {
       // Nothing in a damaged section may claim the stream of a queue that is sound.
       if (entry.body === undefined || entry.damaged !== undefined) continue;
       try {
-        for (const id of sectionStreams(entry.body)) this.#coldStreams.set(id, entry);
+        for (const { id } of readSection(entry.body).streams) this.#coldStreams.set(id, entry);
       } catch (error) {
         if (!(error instanceof MalformedError)) throw error;
         entry.damaged = `its state in the snapshot is malformed: ${error.message}`;
@@ -245,20 +256,11 @@ export class Catalog {
     return `${this.#directory}/shared/${String(id).padStart(16, "0")}.seg`;
   }
 
+  /** A shared segment that is about to be written; it is listed once it has been. */
   newShared(): Segment {
     const sharedId = ++this.lastSharedId;
-    const path = this.sharedPath(sharedId);
-    const segment = {
-      path,
-      directory: `${this.#directory}/shared`,
-      sharedId,
-      bytes: 0,
-      dirty: true,
-      unnamed: true,
-      runs: 0,
-    };
-    this.shared.set(sharedId, segment);
-    return segment;
+    const directory = `${this.#directory}/shared`;
+    return { path: this.sharedPath(sharedId), directory, sharedId, bytes: 0, dirty: true, unnamed: true, runs: 0 };
   }
 
   #folder(kind: number, name: string): string {
@@ -307,11 +309,9 @@ export class Catalog {
     const input = new Decoder(body);
     input.varint(); // the count, which the state knows better
     const stateBytes = input.bytes(input.varint());
-    const folder = this.#folder(entry.kind, entry.name);
     const streams: Stream[] = [];
     for (let index = 0, count = input.varint(); index < count; index++) {
-      const directory = `${folder}/${this.#kinds.streamFolder(entry.kind, index)}`.replace(/\/$/, "");
-      streams.push(this.#restoreStream(input, directory));
+      streams.push(this.#restoreStream(input, this.streamFolder(entry.kind, entry.name, index)));
     }
     const { kind, id, name } = entry;
     const state = this.#kinds.restore(kind, id, name, streams, new Decoder(stateBytes));
@@ -367,23 +367,15 @@ export class Catalog {
   }
 }
 
-/** What a section says of a queue, without its runs. */
+/** What a section says of a queue, with the streams of its present state. */
 function recapture(entry: CatalogEntry, body: Buffer, state: QueueState): CapturedQueue {
-  const input = new Decoder(body);
-  const count = input.varint();
-  const stateBytes = input.bytes(input.varint());
-  const streams: CapturedStream[] = [];
-  for (let left = input.varint(); left > 0; left--) {
-    const id = input.varint();
+  const parts = readSection(body);
+  const streams = parts.streams.map(({ id, ...numbers }) => {
     const stream = state.streams.find((each) => each.id === id);
     if (stream === undefined) throw new MalformedError(`stream ${id} is not the queue's`);
-    const numbers = { head: input.varint(), next: input.varint(), lastTimestamp: input.varint() };
-    const gaps: Gap[] = [];
-    for (let gap = input.varint(); gap > 0; gap--) gaps.push({ from: input.varint(), to: input.varint() });
-    for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
-    streams.push({ stream, ...numbers, gaps });
-  }
-  return { entry, body: undefined, count, state: stateBytes, streams };
+    return { stream, ...numbers };
+  });
+  return { entry, body: undefined, count: new Decoder(body).varint(), state: parts.state, streams };
 }
 
 function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
@@ -420,19 +412,30 @@ function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
 /** Numbers that stand for a run in a section. */
 const RUN_FIELDS = 8;
 
-/** The ids of the streams in a section body. */
-function sectionStreams(body: Buffer): number[] {
+/** What a section body says of a queue, without its runs: they may not be there any more. */
+export interface SectionParts {
+  readonly state: Buffer;
+  readonly streams: readonly {
+    readonly id: number;
+    readonly head: number;
+    readonly next: number;
+    readonly lastTimestamp: number;
+    readonly gaps: Gap[];
+  }[];
+}
+
+/** @throws MalformedError */
+export function readSection(body: Buffer): SectionParts {
   const input = new Decoder(body);
   input.varint();
-  input.bytes(input.varint());
-  const ids: number[] = [];
-  for (let streams = input.varint(); streams > 0; streams--) {
-    ids.push(input.varint());
-    for (let fields = 3; fields > 0; fields--) input.varint();
-    for (let gaps = input.varint() * 2; gaps > 0; gaps--) input.varint();
+  const state = input.bytes(input.varint());
+  const streams = Array.from({ length: input.varint() }, () => {
+    const numbers = { id: input.varint(), head: input.varint(), next: input.varint(), lastTimestamp: input.varint() };
+    const gaps = Array.from({ length: input.varint() }, () => ({ from: input.varint(), to: input.varint() }));
     for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
-  }
-  return ids;
+    return { ...numbers, gaps };
+  });
+  return { state, streams };
 }
 
 export function segmentPath(directory: string, baseOffset: number): string {

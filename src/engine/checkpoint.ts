@@ -5,7 +5,7 @@
  * Order, each step durable before the next:
  *   1. capture the queues' states at the border between two log files (in the turn that crosses it)
  *   2. copy the batches of the older files to segments, except those whose tasks are all done
- *   3. fdatasync the segments, then the folders that hold new ones
+ *   3. fdatasync the segments, then the folders that hold new ones; from then on they are what is read
  *   4. make the log durable as far as it goes, if step 2 left out what only later entries say is done; in any case the
  *      name of the log file that follows
  *   5. write the snapshot
@@ -13,7 +13,13 @@
  * A crash at any point leaves either the old snapshot with all of its log, or the new one.
  */
 
-import { encodeSnapshot, isSnapshotName, snapshotPath, writeFileAtomically } from "../storage/snapshot.js";
+import {
+  encodeSnapshot,
+  isSnapshotName,
+  PREVIOUS_SNAPSHOT,
+  snapshotPath,
+  writeFileAtomically,
+} from "../storage/snapshot.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { CapturedQueue } from "./catalog.js";
@@ -148,11 +154,17 @@ export class Checkpointer {
     for (const { stream, neededFrom } of captured.droppable) {
       for (const run of stream.dropRunsBelow(neededFrom)) this.#writer.letGo(run);
     }
-    await this.#moveBatches(files);
-    await this.#shared.consolidate();
+    try {
+      await this.#moveBatches(files);
+      await this.#shared.consolidate();
+      await this.#writer.sync();
+    } catch (error) {
+      this.#writer.abandon();
+      throw error;
+    }
+    this.#writer.publish();
     if (closing) await this.#storeIndexes();
     const sections = engine.catalog.sections(captured.queues);
-    await this.#writer.sync();
     if (this.#leftOut) await engine.syncFiles();
     else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
     await this.#writeSnapshot(captured, sections, closing);
@@ -189,7 +201,8 @@ export class Checkpointer {
     await writeFileAtomically(disk, folder, path, snapshot);
     for (const name of disk.list(folder)) {
       const older = `${folder}/${name}`;
-      if (isSnapshotName(name) && older < path) disk.unlink(older);
+      // Never read by an open; what it says of a queue is worth a lot should this one be lost.
+      if (isSnapshotName(name) && older < path) disk.rename(older, `${folder}/${PREVIOUS_SNAPSHOT}`);
     }
   }
 
@@ -204,9 +217,11 @@ export class Checkpointer {
     const sharedRefs = new Map<Stream, BatchRef[]>();
     for (const file of files) await this.#moveFile(file, small, sharedRefs);
     if (sharedRefs.size > 0) await this.#shared.move(files, sharedRefs);
-    for (const file of files) file.batches.length = 0;
-    // What is left in these files was not needed.
-    for (const stream of bytes.keys()) forgetBatches(stream, files);
+    this.#writer.stageChange(() => {
+      for (const file of files) file.batches.length = 0;
+      // What is left in these files was not needed.
+      for (const stream of bytes.keys()) forgetBatches(stream, files);
+    });
   }
 
   /** Copies the batches of one log file to their streams' own segments; those of small streams are only collected. */
@@ -214,8 +229,6 @@ export class Checkpointer {
     const own: BatchRef[] = [];
     for (const ref of file.batches) {
       const { stream } = ref;
-      // Moved by a checkpoint that did not complete?
-      if ((stream.runs[stream.runs.length - 1]?.next ?? 0) >= ref.next) continue;
       if (ref.next <= stream.head || !stream.isNeeded(ref.base, ref.next)) this.#leftOut = true;
       else if (small.has(stream)) add(sharedRefs, ref);
       else own.push(ref);

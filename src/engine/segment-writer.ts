@@ -1,6 +1,7 @@
 /**
- * Writes segments. What it has written counts (is named in `run.bytes` and read from) at once, and is made durable by
- * the next `sync`, before a snapshot names it.
+ * Writes segments. What it has written is staged: nothing refers to it until `publish`, which comes after `sync`. So
+ * what readers are given, and what a snapshot names, is durable, and a checkpoint that fails half-way leaves the log in
+ * charge of everything that it had begun to move.
  */
 
 import { VarveError } from "../api/errors.js";
@@ -18,15 +19,32 @@ import { indexPath } from "../storage/stream-reader.js";
 import { segmentPath } from "./catalog.js";
 import type { Engine } from "./engine.js";
 
+/** A run as it will be. */
+interface StagedRun {
+  readonly run: Run;
+  readonly isNew: boolean;
+  bytes: number;
+  next: number;
+  count: number;
+  lastTimestamp: number;
+  readonly refs: BatchRef[];
+}
+
 export class SegmentWriter {
   readonly #engine: Engine;
-  /** Written since the last sync began. */
-  #dirty = new Set<Segment>();
-  #newDirectories = new Set<string>();
+  /** Written since the last sync. */
+  readonly #dirty = new Set<Segment>();
+  readonly #newDirectories = new Set<string>();
   /** Known to exist. */
   readonly #directories = new Set<string>();
   /** Segments of an earlier life that have been gone on with. */
   readonly #continued = new WeakSet<Segment>();
+  /** Runs that have been begun or gone on with, in order. */
+  readonly #staged = new Map<Stream, StagedRun[]>();
+  /** Further changes that `publish` makes. */
+  #changes: (() => void)[] = [];
+  /** Segments begun since the last `publish`. */
+  #created: Segment[] = [];
   /** No longer needed; removed once a snapshot without them is durable. */
   #garbage: Segment[] = [];
 
@@ -34,10 +52,7 @@ export class SegmentWriter {
     this.#engine = engine;
   }
 
-  /**
-   * Appends batches, which stand in one buffer and follow on what the stream has in segments, to the stream's own
-   * segment. From then on they are read from there.
-   */
+  /** Appends batches, which stand in one buffer and follow on what the stream has in segments, to its own segment. */
   async append(
     stream: Stream,
     refs: readonly BatchRef[],
@@ -45,25 +60,24 @@ export class SegmentWriter {
     positionOf: (ref: BatchRef) => number,
   ): Promise<void> {
     for (let from = 0; from < refs.length; ) {
-      const run = await this.#runFor(stream, refs[from]!);
-      let space = this.#engine.options.segmentBytes - run.segment.bytes;
+      const staged = await this.#stage(stream, refs[from]!);
+      let space = this.#engine.options.segmentBytes - staged.run.position - staged.bytes;
       let to = from;
       // At least one: a batch may be larger than a segment is meant to be.
       do space -= batchFileBytes(refs[to++]!.bytes);
       while (to < refs.length && space >= batchFileBytes(refs[to]!.bytes));
-      await this.#appendToRun(stream, run, refs.slice(from, to), buffer, positionOf);
+      await this.#appendTo(staged, refs.slice(from, to), buffer, positionOf);
       from = to;
     }
   }
 
-  async #appendToRun(
-    stream: Stream,
-    run: Run,
+  async #appendTo(
+    staged: StagedRun,
     refs: readonly BatchRef[],
     buffer: Buffer,
     positionOf: (ref: BatchRef) => number,
   ): Promise<void> {
-    const { segment } = run;
+    const { run } = staged;
     const pieces: Buffer[] = [];
     let bytes = 0;
     // Batches that stand together in the buffer are written as one piece.
@@ -76,46 +90,39 @@ export class SegmentWriter {
       bytes += end - start;
       from = to;
     }
-    await this.write(segment, pieces, segment.bytes);
-    let position = segment.bytes;
-    for (const ref of refs) {
-      run.index?.note(ref.base, position, ref.timestamp);
-      position += batchFileBytes(ref.bytes);
-    }
-    // Only now: a run that holds nothing would look like one that is no longer needed.
-    if (run.bytes === 0) stream.runs.push(run);
+    await this.write(run.segment, pieces, run.position + staged.bytes);
     const last = refs[refs.length - 1]!;
-    run.count += countOf(refs);
-    run.next = last.next;
-    run.lastTimestamp = last.timestamp;
-    run.bytes += bytes;
-    segment.bytes += bytes;
-    this.moved(stream, refs);
+    for (const ref of refs) staged.refs.push(ref);
+    staged.bytes += bytes;
+    staged.next = last.next;
+    staged.count += countOf(refs);
+    staged.lastTimestamp = last.timestamp;
   }
 
-  /** Notes that batches now stand in a run of their stream: they are no longer looked for in the log. */
-  moved(stream: Stream, refs: readonly BatchRef[]): void {
-    for (const ref of refs) stream.bytes += batchFileBytes(ref.bytes) - ref.bytes;
-    const { next } = refs[refs.length - 1]!;
-    let count = 0;
-    while (count < stream.recent.length && stream.recent[count]!.next <= next) count++;
-    stream.recent.splice(0, count);
-  }
-
-  /** The run that further batches of a stream go to: its last, or a new one that holds nothing yet. */
-  async #runFor(stream: Stream, first: BatchRef): Promise<Run> {
-    const last = stream.runs[stream.runs.length - 1];
-    if (last !== undefined && last.segment.sharedId === 0) {
-      if (last.segment.bytes + batchFileBytes(first.bytes) <= this.#engine.options.segmentBytes) {
-        this.#continue(last.segment);
-        return last;
-      }
-      await this.storeIndex(last);
-      last.index = undefined;
+  /** The run that further batches of a stream go to: its last, or a new one. */
+  async #stage(stream: Stream, first: BatchRef): Promise<StagedRun> {
+    let list = this.#staged.get(stream);
+    if (list === undefined) {
+      list = [];
+      this.#staged.set(stream, list);
     }
-    const segment = await this.createOwn(stream, first.base);
-    return {
-      segment,
+    const { segmentBytes } = this.#engine.options;
+    const fits = (run: Run, bytes: number) => run.position + bytes + batchFileBytes(first.bytes) <= segmentBytes;
+    const last = list[list.length - 1];
+    if (last !== undefined && fits(last.run, last.bytes)) return last;
+    const run = stream.runs[stream.runs.length - 1];
+    if (last === undefined && run !== undefined && run.segment.sharedId === 0) {
+      if (fits(run, run.bytes)) {
+        this.#continue(run.segment);
+        const { bytes, next, count, lastTimestamp } = run;
+        list.push({ run, isNew: false, bytes, next, count, lastTimestamp, refs: [] });
+        return list[0]!;
+      }
+      await this.storeIndex(run);
+      run.index = undefined;
+    }
+    const begun: Run = {
+      segment: await this.createOwn(stream, first.base),
       position: SEGMENT_HEADER_BYTES,
       bytes: 0,
       first: first.base,
@@ -125,6 +132,48 @@ export class SegmentWriter {
       lastTimestamp: first.timestamp,
       index: new SparseIndex(),
     };
+    const staged = { run: begun, isNew: true, bytes: 0, next: 0, count: 0, lastTimestamp: 0, refs: [] };
+    list.push(staged);
+    return staged;
+  }
+
+  /** Has `publish` make a change that is not an append. */
+  stageChange(change: () => void): void {
+    this.#changes.push(change);
+  }
+
+  /** Forgets what is staged: a checkpoint has failed, the next one begins again. */
+  abandon(): void {
+    for (const segment of this.#created) {
+      this.#dirty.delete(segment);
+      this.#removeFile(segment.path);
+    }
+    this.#forgetStaged();
+  }
+
+  #forgetStaged(): void {
+    this.#staged.clear();
+    this.#changes = [];
+    this.#created = [];
+  }
+
+  /** Lets readers, and the next snapshot, have what has been written and synced. */
+  publish(): void {
+    for (const [stream, list] of this.#staged) {
+      for (const { run, isNew, refs, ...extent } of list) {
+        let position = run.position + run.bytes;
+        for (const ref of refs) {
+          run.index?.note(ref.base, position, ref.timestamp);
+          position += batchFileBytes(ref.bytes);
+        }
+        Object.assign(run, extent);
+        run.segment.bytes = run.position + run.bytes;
+        if (isNew) stream.runs.push(run);
+        moved(stream, refs);
+      }
+    }
+    for (const change of this.#changes) change();
+    this.#forgetStaged();
   }
 
   /** An index that an earlier life stored is out of date once its segment grows. */
@@ -149,6 +198,7 @@ export class SegmentWriter {
     this.#makeDirectory(segment.directory);
     // A file of this name can only be what a checkpoint that did not complete left behind.
     this.#removeFile(segment.path);
+    this.#created.push(segment);
     this.#continued.add(segment);
     files.release(files.hold(segment.path, "create"));
     await this.write(segment, [encodeSegmentHeader(streamId, baseOffset, directoryId)], 0);
@@ -182,36 +232,31 @@ export class SegmentWriter {
     }
   }
 
-  /** Makes everything durable that was written before the call. */
+  /** Makes everything durable that has been written. */
   async sync(): Promise<void> {
     const { files, disk } = this.#engine;
-    const dirty = this.#dirty;
-    const directories = this.#newDirectories;
-    this.#dirty = new Set();
-    this.#newDirectories = new Set();
-    for (const segment of dirty) {
+    const directories = new Set(this.#newDirectories);
+    for (const segment of this.#dirty) {
       const held = files.hold(segment.path);
       try {
         await onlyOnce(segment.path, held.file.sync());
       } finally {
         files.release(held);
       }
-      segment.dirty = this.#dirty.has(segment);
+      segment.dirty = false;
       if (segment.unnamed) directories.add(segment.directory);
     }
     for (const directory of directories) await onlyOnce(directory, disk.syncDirectory(directory));
-    for (const segment of dirty) segment.unnamed = false;
+    for (const segment of this.#dirty) segment.unnamed = false;
+    this.#dirty.clear();
+    this.#newDirectories.clear();
   }
 
   /** A run is no longer needed. When its segment holds no other, that goes with the next `removeGarbage`. */
-  letGo(run: Run): void {
-    run.segment.runs--;
-    if (run.segment.runs === 0) this.discard(run.segment);
-  }
-
-  discard(segment: Segment): void {
+  letGo({ segment }: Run): void {
+    segment.runs--;
+    if (segment.runs > 0) return;
     if (segment.sharedId !== 0) this.#engine.catalog.shared.delete(segment.sharedId);
-    this.#dirty.delete(segment);
     this.#garbage.push(segment);
   }
 
@@ -241,6 +286,16 @@ export class SegmentWriter {
       this.#newDirectories.add(parent);
     }
   }
+}
+
+/** Notes that batches now stand in a run of their stream: they are no longer looked for in the log. */
+export function moved(stream: Stream, refs: readonly BatchRef[]): void {
+  const last = refs[refs.length - 1];
+  if (last === undefined) return;
+  for (const ref of refs) stream.bytes += batchFileBytes(ref.bytes) - ref.bytes;
+  let count = 0;
+  while (count < stream.recent.length && stream.recent[count]!.next <= last.next) count++;
+  stream.recent.splice(0, count);
 }
 
 export function countOf(refs: readonly BatchRef[]): number {

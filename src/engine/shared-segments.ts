@@ -10,7 +10,7 @@ import type { BatchRef, Stream } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { Engine } from "./engine.js";
 import { type LogWindows, WINDOW_BYTES } from "./log-windows.js";
-import { countOf, type SegmentWriter } from "./segment-writer.js";
+import { countOf, moved, type SegmentWriter } from "./segment-writer.js";
 
 /** Pieces of a stream in shared segments, at most; past it they are moved to a segment of its own. */
 const SHARED_RUNS_MAX = 32;
@@ -37,19 +37,6 @@ export class SharedSegments {
   /** Writes batches of many streams, from these log files, to one new segment, each stream's together. */
   async move(files: readonly WalFile[], refsOf: ReadonlyMap<Stream, readonly BatchRef[]>): Promise<void> {
     const segment = this.#engine.catalog.newShared();
-    try {
-      await this.#fill(segment, files, refsOf);
-    } catch (error) {
-      this.#writer.discard(segment);
-      throw error;
-    }
-  }
-
-  async #fill(
-    segment: Segment,
-    files: readonly WalFile[],
-    refsOf: ReadonlyMap<Stream, readonly BatchRef[]>,
-  ): Promise<void> {
     await this.#writer.create(segment, 0, 0);
     const placed = new Map<WalFile, Placed[]>();
     const runs = new Map<Stream, Run>();
@@ -67,12 +54,15 @@ export class SharedSegments {
     }
     for (const list of placed.values()) list.sort((a, b) => a.ref.position - b.ref.position);
     await this.#writeSorted(files, placed, segment, position);
-    segment.bytes = position;
-    segment.runs = runs.size;
-    for (const [stream, run] of runs) {
-      stream.runs.push(run);
-      this.#writer.moved(stream, refsOf.get(stream)!);
-    }
+    this.#writer.stageChange(() => {
+      segment.bytes = position;
+      segment.runs = runs.size;
+      this.#engine.catalog.shared.set(segment.sharedId, segment);
+      for (const [stream, run] of runs) {
+        stream.runs.push(run);
+        moved(stream, refsOf.get(stream)!);
+      }
+    });
   }
 
   /** Sorts by output position with bounded memory: one pass over the log files for each stretch of the output. */
@@ -138,7 +128,6 @@ export class SharedSegments {
     const segment = await this.#writer.createOwn(stream, first.first);
     await this.#writer.write(segment, buffers, SEGMENT_HEADER_BYTES);
     const bytes = buffers.reduce((sum, buffer) => sum + buffer.length, 0);
-    segment.bytes += bytes;
     const run: Run = {
       segment,
       position: SEGMENT_HEADER_BYTES,
@@ -150,8 +139,11 @@ export class SharedSegments {
       lastTimestamp: last.lastTimestamp,
       index: undefined,
     };
-    stream.runs.splice(from, to - from, run);
-    for (const each of replaced) this.#writer.letGo(each);
+    this.#writer.stageChange(() => {
+      segment.bytes += bytes;
+      stream.runs.splice(stream.runs.indexOf(first), replaced.length, run);
+      for (const each of replaced) this.#writer.letGo(each);
+    });
   }
 
   async #readRun(run: Run): Promise<Buffer> {
