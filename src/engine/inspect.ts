@@ -11,7 +11,7 @@ import { batchFileBytes, type RecordCursor, readBatchHeader } from "../storage/b
 import { Decoder, MalformedError } from "../storage/bytes.js";
 import type { Disk } from "../storage/disk.js";
 import type { Segment } from "../storage/segment.js";
-import { decodeSnapshot, isSnapshotName, type Snapshot, snapshotPath } from "../storage/snapshot.js";
+import { decodeSnapshot, isSnapshotName, PREVIOUS_SNAPSHOT, type Snapshot, snapshotPath } from "../storage/snapshot.js";
 import type { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
 import { FAILED_MARK, Wal } from "../storage/wal.js";
@@ -539,6 +539,7 @@ class DirectoryInspection {
     for (const name of this.#list(folder).sort()) {
       const path = `${folder}/${name}`;
       if (this.#named.has(path)) continue;
+      if (path === `${this.#directory}/snap/${PREVIOUS_SNAPSHOT}`) continue;
       if (path === `${this.#directory}/wal/${FAILED_MARK}`) findings.note(`${path}: a write or sync of the log failed`);
       else if (/^\d+\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name)) findings.note(`${path}: nothing refers to it`);
       else if (depth > 0 && this.#isFolder(path)) this.#noteFiles(path, depth - 1);

@@ -41,7 +41,7 @@ export class RepairFindings {
   }
 
   note(text: string): void {
-    this.#add(this.#notes, text, LINES_MAX);
+    if (!this.#notes.includes(text)) this.#add(this.#notes, text, LINES_MAX);
   }
 
   lost(queue: string | undefined, reason: string, offsets?: readonly [number, number]): void {

@@ -22,17 +22,18 @@ import { FileCache } from "../storage/file-cache.js";
 import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
 import {
   isSnapshotName,
+  PREVIOUS_SNAPSHOT,
   type Snapshot,
   type SnapshotSection,
   snapshotPath,
   writeFileAtomically,
 } from "../storage/snapshot.js";
-import type { Stream } from "../storage/stream.js";
+import { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
 import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
-import { Catalog, segmentPath } from "./catalog.js";
+import { Catalog, readSection, type SectionParts, segmentPath } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
 import { folderOf, keepCopy, keptPath, syncUpTo } from "./damaged.js";
 import { FORMAT, MARKER } from "./directory.js";
@@ -59,6 +60,8 @@ export interface QueueRepairer extends QueueInspector {
    * @returns false if it was left out
    */
   salvage(state: QueueState, code: number, fields: Decoder, time: LogTime): boolean;
+  /** Everything that there is has been found: forgets what refers to nothing. */
+  settle(state: QueueState): void;
   /** The records with these offsets are gone: nothing may wait for them. */
   forget(state: QueueState, stream: Stream, range: OffsetRange): void;
   /** What a stream of a queue is called in a report. */
@@ -85,6 +88,8 @@ interface Lost extends QueueId {
   /** What is known of its streams' ids, by index. */
   readonly streamIds: readonly (number | undefined)[];
   readonly config?: Buffer;
+  /** What the snapshot before the lost one says. */
+  readonly previous?: SectionParts | undefined;
   readonly reason: string;
 }
 
@@ -254,9 +259,27 @@ export class DirectoryRepair {
     return newest && `${this.#directory}/snap/${newest}`;
   }
 
+  /** The intact sections of the snapshot before the newest one, by kind and name. */
+  #previousSections(): Map<string, Lost> {
+    const path = `${this.#directory}/snap/${PREVIOUS_SNAPSHOT}`;
+    const found = new Map<string, Lost>();
+    if (this.#disk.size(path) === undefined) return found;
+    const snapshot = salvageSnapshot(this.#disk.readFile(path))?.snapshot;
+    if (snapshot === undefined || snapshot.header.directoryId !== this.#directoryId) return found;
+    for (const { id, kind, name, body, intact } of snapshot.sections) {
+      if (id === 0 || !intact) continue;
+      const previous = sectionParts(body);
+      if (previous === undefined) continue;
+      const streamIds = previous.streams.map((stream) => stream.id);
+      found.set(`${kind} ${name}`, { id, kind, name, streamIds, previous, reason: "the snapshot is lost" });
+    }
+    return found;
+  }
+
   /** What of the snapshot is intact, as a snapshot; and the queues whose sections are not. */
   #sections(snapshot: Snapshot | undefined, created: ReadonlyMap<number, Lost>): { sections: Snapshot; lost: Lost[] } {
     const lost: Lost[] = [];
+    const before = this.#previousSections();
     let shared = snapshot?.sections.find(({ id }) => id === 0);
     const queues: SnapshotSection[] = [];
     for (const section of snapshot?.sections ?? []) {
@@ -265,7 +288,9 @@ export class DirectoryRepair {
         queues.push(section);
       } else {
         const { id, kind, name } = section;
-        lost.push({ id, kind, name, streamIds: [], reason: "its state in the snapshot does not match its checksum" });
+        const reason = "its state in the snapshot does not match its checksum";
+        const known = before.get(`${kind} ${name}`);
+        lost.push(known?.id === id ? { ...known, reason } : { id, kind, name, streamIds: [], reason });
       }
     }
     if (shared === undefined || !shared.intact || !canList(shared.body)) {
@@ -277,7 +302,11 @@ export class DirectoryRepair {
     let lastStreamId = snapshot?.header.lastStreamId ?? 0;
     if (snapshot === undefined) {
       const reason = "the snapshot is lost";
-      const known = new Map([...created.values()].map((each) => [`${each.kind} ${each.name}`, each]));
+      const known = new Map(before);
+      for (const each of created.values()) {
+        const at = `${each.kind} ${each.name}`;
+        if (known.get(at)?.id !== each.id) known.set(at, each);
+      }
       for (const { kind, name } of this.#folders()) {
         known.set(
           `${kind} ${name}`,
@@ -359,17 +388,22 @@ export class DirectoryRepair {
       pieces.map((piece) => ({ path, piece })),
     );
     const records = pieces.reduce((sum, { count }) => sum + count, 0);
-    this.#findings.action(`${path}: the ${records} intact records of ${label} go to another segment`);
+    const what = records === 1 ? "the intact record" : `the ${records} intact records`;
+    this.#findings.action(
+      records === 0
+        ? `${path}: nothing of ${label} can be read`
+        : `${path}: ${what} of ${label} moved to another segment`,
+    );
   }
 
   /** Puts what is intact of a run in its place. */
   #replace(stream: Stream, run: Run, pieces: Replaced["pieces"]): void {
     const at = stream.runs.indexOf(run);
     stream.bytes -= run.bytes;
-    if (run.segment.sharedId === 0 && this.#disk.size(run.segment.path) !== undefined) {
-      this.#toMove.add(run.segment.path);
-      const index = indexPath(run.segment);
-      if (this.#disk.size(index) !== undefined) this.#toMove.add(index);
+    if (run.segment.sharedId === 0) {
+      for (const path of [run.segment.path, indexPath(run.segment)]) {
+        if (this.#disk.size(path) !== undefined) this.#toMove.add(path);
+      }
     }
     if (pieces.length === 0) {
       stream.runs.splice(at, 1);
@@ -413,13 +447,35 @@ export class DirectoryRepair {
   }
 
   #create(queue: Lost, streamIds: readonly number[]): QueueState {
-    const { kind, name } = queue;
     const id = queue.id ?? this.#catalog.reserveIds(0).id;
-    const config = queue.config ?? this.#repairer.defaultConfig(kind);
-    const state = this.#catalog.create(kind, name, id, streamIds, config);
+    const state = this.#restore(queue, id, streamIds) ?? this.#begin(queue, id, streamIds);
     for (const stream of state.streams) this.#cover(stream);
     this.#rebuilt.add(state);
+    this.#catalog.lastQueueId = Math.max(this.#catalog.lastQueueId, id);
+    this.#catalog.lastStreamId = Math.max(this.#catalog.lastStreamId, ...streamIds);
     return state;
+  }
+
+  #begin({ kind, name, config }: Lost, id: number, streamIds: readonly number[]): QueueState {
+    return this.#catalog.create(kind, name, id, streamIds, config ?? this.#repairer.defaultConfig(kind));
+  }
+
+  /** A queue as the snapshot before the lost one has it: what was done by then is done, whatever came after. */
+  #restore({ kind, name, previous }: Lost, id: number, streamIds: readonly number[]): QueueState | undefined {
+    if (previous === undefined) return undefined;
+    const streams = streamIds.map((streamId, index) => {
+      const { head = 0, next = 0, lastTimestamp = 0, gaps = [] } = previous.streams[index] ?? {};
+      const directory = this.#catalog.streamFolder(kind, name, index);
+      return new Stream(streamId, directory, head, next, lastTimestamp, [...gaps]);
+    });
+    try {
+      const state = this.#repairer.kinds.restore(kind, id, name, streams, new Decoder(previous.state));
+      this.#catalog.adopt(state);
+      return state;
+    } catch (error) {
+      if (error instanceof MalformedError) return undefined;
+      throw error;
+    }
   }
 
   /** The ids of a lost queue's streams: from its segments, or because ids are given out in order; else new ones. */
@@ -482,7 +538,7 @@ export class DirectoryRepair {
     found.sort((a, b) => a.piece.first - b.piece.first || b.piece.next - a.piece.next);
     for (const each of found) await this.#addPiece(state, stream, each);
     const [oldest] = stream.runs;
-    if (oldest !== undefined) stream.head = oldest.first;
+    if (oldest !== undefined) stream.head = Math.max(stream.head, oldest.first);
   }
 
   #namesOwn(path: string, stream: Stream, piece: Piece): boolean {
@@ -490,14 +546,15 @@ export class DirectoryRepair {
   }
 
   async #addPiece(state: QueueState, stream: Stream, { path, piece, shared, stays }: FoundPiece): Promise<void> {
-    if (piece.next <= stream.next && stream.runs.length > 0) {
+    const runsEnd = stream.runs[stream.runs.length - 1]?.next ?? 0;
+    if (piece.next <= runsEnd) {
       if (shared === undefined) this.#toMove.add(path);
       return;
     }
     let pieces: readonly Piece[] = [piece];
-    if (piece.first < stream.next && stream.runs.length > 0) {
+    if (piece.first < runsEnd) {
       // Begins with what is there already.
-      const stretch = { ...wholeFile(this.#disk, path, stream.id), position: piece.position, firstOffset: stream.next };
+      const stretch = { ...wholeFile(this.#disk, path, stream.id), position: piece.position, firstOffset: runsEnd };
       const end = piece.position + align8(piece.bytes);
       const check = (record: RecordCursor) => this.#repairer.recordProblem(state, stream, record);
       pieces = (await surveyStretch(this.#disk, path, { ...stretch, end }, check)).pieces;
@@ -508,9 +565,7 @@ export class DirectoryRepair {
       const run = runOf([each], segment);
       stream.runs.push(run);
       stream.bytes += run.bytes;
-      stream.next = each.next;
-      stream.staged = each.next;
-      stream.visible = each.next;
+      raise(stream, each.next);
       stream.lastTimestamp = Math.max(stream.lastTimestamp, each.lastTimestamp);
       this.#coverage.get(stream)!.add(each.first, each.next);
       if (fits && (shared !== undefined || stays)) continue;
@@ -659,8 +714,10 @@ export class DirectoryRepair {
       return;
     }
     const { base, next, count, bytes, timestamp, position } = batch;
-    // A segment has it already, or it is of an earlier life.
-    if (base < stream.next) return;
+    // A segment has it already, or it is of an earlier life. The end that an older snapshot names is not that of the runs.
+    const last = stream.recent[stream.recent.length - 1] ?? stream.runs[stream.runs.length - 1];
+    const rebuilt = this.#rebuiltOf(stream);
+    if (base < (rebuilt === undefined ? stream.next : (last?.next ?? 0))) return;
     const ref = {
       stream,
       base,
@@ -676,12 +733,13 @@ export class DirectoryRepair {
     };
     wal.batches.push(ref);
     wal.bulkBytes += bytes;
-    const rebuilt = stream.runs.length > 0 || stream.recent.length > 0 ? undefined : this.#rebuiltOf(stream);
-    if (rebuilt !== undefined) {
-      stream.head = base;
+    if (rebuilt !== undefined && last === undefined) {
+      stream.head = Math.max(stream.head, base);
       this.#repairer.begin(rebuilt);
     }
+    const end = stream.next;
     stream.add(ref);
+    raise(stream, end);
     stream.show(next);
     this.#coverage.get(stream)!.add(base, next);
   }
@@ -755,9 +813,11 @@ export class DirectoryRepair {
 
   /** What is missing of what the queues need becomes gaps, which readers pass. */
   #settleGaps(): void {
-    const { needed, forget, streamLabel } = this.#repairer;
+    const { needed, forget, streamLabel, settle } = this.#repairer;
     for (const { state } of this.#catalog.entries) {
       const rebuilt = this.#rebuilt.has(state!);
+      for (const stream of state!.streams) raise(stream, stream.head);
+      settle(state!);
       for (const stream of state!.streams) {
         const coverage = this.#coverage.get(stream)!;
         for (const gap of stream.gaps) coverage.add(gap.from, gap.to);
@@ -862,6 +922,7 @@ export class DirectoryRepair {
         },
       }));
       await writeShared(this.#disk, segment, this.#directoryId, moves);
+      this.#catalog.shared.set(segment.sharedId, segment);
     }
   }
 
@@ -1030,6 +1091,13 @@ function runOf(pieces: readonly Piece[], segment: Segment): Run {
   };
 }
 
+/** No offset below the given one is given out again. */
+function raise(stream: Stream, next: number): void {
+  stream.next = Math.max(stream.next, next);
+  stream.staged = stream.next;
+  stream.visible = stream.next;
+}
+
 function joined(ranges: readonly OffsetRange[]): OffsetRange[] {
   const result: { from: number; to: number }[] = [];
   for (const { from, to } of [...ranges].sort((a, b) => a.from - b.from)) {
@@ -1062,6 +1130,15 @@ function decodeCreation(fields: Decoder) {
   const name = fields.string();
   const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
   return { kind, name, streamIds, config: fields.bytes(fields.varint()) };
+}
+
+function sectionParts(body: Buffer): SectionParts | undefined {
+  try {
+    return readSection(body);
+  } catch (error) {
+    if (error instanceof MalformedError) return undefined;
+    throw error;
+  }
 }
 
 function canList(body: Buffer): boolean {

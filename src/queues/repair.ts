@@ -117,6 +117,13 @@ const repairer: QueueRepairer = {
     }
   },
 
+  settle(state: QueueState): void {
+    if (!(state instanceof TaskState)) return;
+    const { deadTasks, exhumed } = state;
+    for (const offset of exhumed) if (offset < deadTasks.head || offset >= deadTasks.next) exhumed.delete(offset);
+    state.exhume([]);
+  },
+
   forget(state: QueueState, stream: Stream, { from, to }: OffsetRange): void {
     if (!(state instanceof TaskState) || stream !== state.tasks) return;
     const { ledger } = state;

@@ -143,6 +143,9 @@ export function snapshotPath(directory: string, lsn: number): string {
   return `${directory}/${String(lsn).padStart(16, "0")}.snap`;
 }
 
+/** The snapshot before the newest one, for repair. */
+export const PREVIOUS_SNAPSHOT = "previous";
+
 export function isSnapshotName(name: string): boolean {
   return /^\d{16}\.snap$/.test(name);
 }
