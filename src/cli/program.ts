@@ -8,6 +8,7 @@ import { registerDump } from "./commands/dump.js";
 import { registerEnqueue } from "./commands/enqueue.js";
 import { registerQueues } from "./commands/queues.js";
 import { registerRead, registerTail } from "./commands/read.js";
+import { registerRepair } from "./commands/repair.js";
 import { registerSettle } from "./commands/settle.js";
 import { registerStats } from "./commands/stats.js";
 import { registerVerify } from "./commands/verify.js";
@@ -59,6 +60,7 @@ Examples:
   registerDead(program);
   program.commandsGroup("Files and speed:");
   registerVerify(program);
+  registerRepair(program);
   registerDump(program);
   registerBench(program);
   program.helpCommand("help [command]", "print the help of a command");

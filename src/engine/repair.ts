@@ -642,6 +642,7 @@ export class DirectoryRepair {
       complete: snapshot !== undefined,
       anyGeneration: snapshot === undefined,
     };
+    await this.#readKept();
     let from = 0;
     let end: WalEnd | undefined;
     const begun = this.#list(`${this.#directory}/wal`).flatMap((name) => Wal.begunSeqOf(name) ?? []);
@@ -684,6 +685,31 @@ export class DirectoryRepair {
     const bootId = this.#disk.bootId() ?? "";
     if (damaged || (sources.length > 0 && mayHaveLostRecords(end?.header, bootId, failed))) {
       this.#skip = offsetsToSkip(Math.max(walFileBytes, ...headers.map(({ fileBytes }) => fileBytes)));
+    }
+  }
+
+  /** What opens have left out of the log because the queue was damaged. */
+  async #readKept(): Promise<void> {
+    if (this.#rebuilt.size === 0) return;
+    const folder = keptPath(this.#directory, `${this.#directory}/wal`);
+    for (const name of this.#list(folder).sort()) {
+      const seq = Wal.seqOf(name);
+      if (seq === undefined) continue;
+      const source = { path: `${folder}/${name}`, seq };
+      const wal = this.#adopt(source);
+      await salvageLog(this.#disk, [source], UNKNOWN_START, {
+        missing: () => {},
+        batch: (batch) => {
+          const stream = this.#catalog.stream(batch.streamId);
+          if (stream !== undefined && this.#rebuiltOf(stream) !== undefined) this.#addBatch(batch, wal);
+        },
+        operations: (meta, time) => {
+          for (const { code, queueId, fields } of operationsIn(meta)) {
+            const state = this.#catalog.byId(queueId)?.state;
+            if (state !== undefined && this.#rebuilt.has(state)) this.#tryOperation(code, queueId, fields, time, false);
+          }
+        },
+      });
     }
   }
 
@@ -750,17 +776,17 @@ export class DirectoryRepair {
   }
 
   #repeat(meta: Buffer, time: LogTime, complete: boolean): void {
-    const input = new Decoder(meta);
-    while (!input.done) {
-      const code = input.u8();
-      const queueId = input.varint();
-      const fields = new Decoder(input.bytes(input.u32()));
-      try {
-        if (!this.#operation(code, queueId, fields, time, complete)) this.#dropped++;
-      } catch (error) {
-        if (!(error instanceof MalformedError)) throw error;
-        this.#dropped++;
-      }
+    for (const { code, queueId, fields } of operationsIn(meta)) {
+      this.#tryOperation(code, queueId, fields, time, complete);
+    }
+  }
+
+  #tryOperation(code: number, queueId: number, fields: Decoder, time: LogTime, complete: boolean): void {
+    try {
+      if (!this.#operation(code, queueId, fields, time, complete)) this.#dropped++;
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      this.#dropped++;
     }
   }
 
@@ -781,31 +807,24 @@ export class DirectoryRepair {
     return true;
   }
 
-  /** The queues that the log says were created. */
+  /** The queues that the log, or what is left of it in files kept for reuse, says were created. */
   async #creations(sources: readonly WalSource[]): Promise<Map<number, Lost>> {
     const created = new Map<number, Lost>();
     const reason = "the snapshot is lost";
-    const start = {
-      lsn: 0,
-      crc: 0,
-      generation: 0,
-      position: FILE_HEADER_BYTES,
-      complete: false,
-      anyGeneration: true,
-    };
-    await salvageLog(this.#disk, sources, start, {
+    const folder = `${this.#directory}/wal`;
+    const spares = this.#list(folder).filter(Wal.isSpare);
+    const files = [...spares.map((name) => ({ path: `${folder}/${name}`, seq: 0 })), ...sources];
+    const visitor = {
       batch: () => {},
       missing: () => {},
-      operations: (meta) => {
-        const input = new Decoder(meta);
-        while (!input.done) {
-          const code = input.u8();
-          const id = input.varint();
-          const fields = new Decoder(input.bytes(input.u32()));
+      operations: (meta: Buffer) => {
+        for (const { code, queueId: id, fields } of operationsIn(meta)) {
           if (code === OP_CREATE_QUEUE) created.set(id, { ...decodeCreation(fields), id, reason });
         }
       },
-    });
+    };
+    // Each by itself: in files kept for reuse stands what is older.
+    for (const file of files) await salvageLog(this.#disk, [file], UNKNOWN_START, visitor);
     return created;
   }
 
@@ -1038,6 +1057,16 @@ interface FoundPiece {
   readonly stays: boolean;
 }
 
+/** Reads a log file of which it is not known what came before. */
+const UNKNOWN_START: LogStart = {
+  lsn: 0,
+  crc: 0,
+  generation: 0,
+  position: FILE_HEADER_BYTES,
+  complete: false,
+  anyGeneration: true,
+};
+
 const EMPTY_HEADER = {
   lsn: 0,
   walSeq: 0,
@@ -1122,6 +1151,15 @@ function* batchesOf(entry: WalEntry): Generator<LoggedBatch> {
     const position = entry.bulkPosition + at - entry.bulkStart;
     yield { source: entry.file, position, streamId, base, next: base + span, count, bytes, timestamp };
     at += batchFileBytes(bytes);
+  }
+}
+
+function* operationsIn(meta: Buffer): Generator<{ code: number; queueId: number; fields: Decoder }> {
+  const input = new Decoder(meta);
+  while (!input.done) {
+    const code = input.u8();
+    const queueId = input.varint();
+    yield { code, queueId, fields: new Decoder(input.bytes(input.u32())) };
   }
 }
 
