@@ -184,7 +184,7 @@ export class Engine implements ReaderContext {
     this.blocks = new BlockRing(start.options.cacheBytes / 2);
     this.chunks = new ChunkPool(start.options.cacheBytes / 2);
     this.commitBytesMax = Math.floor(this.wal.entryBytesMax / 2);
-    this.ballast = new Ballast(this.disk, `${this.directory}/ballast`, this.wal.growBytes);
+    this.ballast = new Ballast(this.disk, this.directory, this.wal.growBytes);
     this.#block = this.blocks.take(0);
     this.#meta.position = ENTRY_HEADER_BYTES;
   }
@@ -587,7 +587,8 @@ export class Engine implements ReaderContext {
     try {
       this.wal.allocate(this.wal.fits(bytes + reserve) ? bytes + reserve : bytes);
       this.wal.prepareSpare();
-      this.ballast.hold(this.wal.bulkBytes + bytes + this.snapshotBytes + this.wal.growBytes);
+      this.wal.prepareAhead();
+      this.ballast.hold(this.wal.bulkBytes + bytes + this.snapshotBytes + this.wal.growBytes, this.wal.writtenBytes);
     } catch (error) {
       throw this.#noSpace(error);
     }

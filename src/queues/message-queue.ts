@@ -164,6 +164,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
       // Everything acknowledged is in the log; the next open recovers it from there.
       engine.logger.warn({ directory: engine.directory, error }, "closed without a last checkpoint");
     } finally {
+      await engine.wal.settle();
       engine.files.close();
       engine.wal.close();
       this.#unlock();

@@ -21,6 +21,8 @@ export interface Disk {
   rmdir(path: string): void;
   /** Makes the names in a directory durable (creations, renames, removals). */
   syncDirectory(path: string): Promise<void>;
+  /** Bytes that the file system of a path still has for us; undefined when that cannot be told. */
+  freeBytes(path: string): number | undefined;
   /**
    * Changes whenever the operating system has restarted, so that memory it held back may be lost; undefined when
    * unknown. A killed process does not change it.

@@ -74,6 +74,15 @@ export class NodeDisk implements Disk {
     }
   }
 
+  freeBytes(path: string): number | undefined {
+    try {
+      const { bavail, bsize } = fs.statfsSync(path);
+      return bavail * bsize;
+    } catch {
+      return undefined;
+    }
+  }
+
   bootId(): string | undefined {
     if (!this.#bootIdKnown) {
       this.#bootId = readBootId();

@@ -54,7 +54,11 @@ export class Wal {
   readonly #options: WalOptions;
   /** In use, oldest first; the last is being written. */
   readonly files: WalFile[] = [];
-  readonly #spares: string[] = [];
+  /** Files for reuse; the last is used next. */
+  readonly #spares: { readonly path: string; readonly bytes: number }[] = [];
+  #preparing = false;
+  #ahead: Promise<void> = Promise.resolve();
+  #stopped = false;
   #spareCount = 0;
   #zeros: Buffer | undefined;
   writtenBytes = 0;
@@ -111,12 +115,13 @@ export class Wal {
   }
 
   static isSpare(name: string): boolean {
-    return /^(spare-\d+|new)\.wal$/.test(name);
+    return /^(spare-\d+|new|ahead)\.wal$/.test(name);
   }
 
   /** Takes over a file left from an earlier life for reuse. */
   adoptSpare(name: string): void {
-    this.#keepSpare(`${this.#directory}/${name}`);
+    const path = `${this.#directory}/${name}`;
+    this.#keepSpare(path, this.#disk.size(path) ?? 0);
   }
 
   /**
@@ -153,7 +158,7 @@ export class Wal {
     if (spare === undefined) {
       file = this.#disk.openFile(path, "create");
     } else {
-      this.#disk.rename(spare, path);
+      this.#disk.rename(spare.path, path);
       file = this.#disk.openFile(path, "write");
     }
     const { directoryId, bootId, fileBytes } = this.#options;
@@ -177,7 +182,7 @@ export class Wal {
     } catch (error) {
       file.close();
       // Not a log file until its header stands: out of the way, so that the next try starts afresh.
-      this.#keepSpare(path);
+      this.#keepSpare(path, wal.allocated);
       throw error;
     }
     this.files.push(wal);
@@ -218,7 +223,50 @@ export class Wal {
     } finally {
       file.close();
     }
-    this.#keepSpare(path);
+    this.#keepSpare(path, this.growBytes);
+  }
+
+  /**
+   * Once the current file is well used, has a whole further one allocated in the thread pool, so that the writer will find
+   * its space ready. At best: what cannot be prepared, the writer allocates itself.
+   */
+  prepareAhead(): void {
+    const { fileBytes } = this.#options;
+    if (this.#preparing || this.current.position < fileBytes / 4) return;
+    const spare = this.#spares[this.#spares.length - 1];
+    if (spare !== undefined && spare.bytes >= fileBytes) return;
+    this.#preparing = true;
+    const path = `${this.#directory}/ahead.wal`;
+    this.#ahead = this.#allocateAhead(path).then(
+      () => {
+        if (this.#stopped) return;
+        this.#preparing = false;
+        this.#keepSpare(path, fileBytes);
+      },
+      () => {
+        // Most likely for want of space. `preparing` stays set: not tried again.
+      },
+    );
+  }
+
+  /** Ends work in the thread pool. After it, and before the directory is given up, nothing writes any more. */
+  async settle(): Promise<void> {
+    this.#stopped = true;
+    await this.#ahead;
+  }
+
+  async #allocateAhead(path: string): Promise<void> {
+    const { fileBytes } = this.#options;
+    const file = this.#disk.openFile(path, this.#disk.size(path) === undefined ? "create" : "write");
+    try {
+      const zeros = Buffer.alloc(this.growBytes);
+      for (let position = 0; position < fileBytes && !this.#stopped; position += zeros.length) {
+        await file.write([zeros.subarray(0, Math.min(zeros.length, fileBytes - position))], position);
+      }
+      await file.sync();
+    } finally {
+      file.close();
+    }
   }
 
   /** True when an entry of this size fits the current file. */
@@ -293,7 +341,7 @@ export class Wal {
       this.#disk.unlink(wal.file.path);
     } else {
       wal.file.close();
-      this.#keepSpare(wal.file.path);
+      this.#keepSpare(wal.file.path, wal.allocated);
     }
   }
 
@@ -308,7 +356,7 @@ export class Wal {
     this.files.length = 0;
   }
 
-  #keepSpare(path: string): void {
+  #keepSpare(path: string, bytes: number): void {
     if (this.#spares.length >= SPARE_FILES_MAX) {
       this.#disk.unlink(path);
       return;
@@ -317,7 +365,9 @@ export class Wal {
     do spare = `${this.#directory}/spare-${++this.#spareCount}.wal`;
     while (this.#disk.size(spare) !== undefined);
     this.#disk.rename(path, spare);
-    this.#spares.push(spare);
+    // The largest is used first.
+    const at = this.#spares.findIndex((each) => each.bytes > bytes);
+    this.#spares.splice(at < 0 ? this.#spares.length : at, 0, { path: spare, bytes });
   }
 
   /** All that a header says stands in its first sector, so it can be written again in place. */

@@ -380,6 +380,10 @@ export class SimDisk implements Disk {
     });
   }
 
+  freeBytes(): number {
+    return this.capacityBytes - this.usedBytes;
+  }
+
   bootId(): string {
     return this.#bootId;
   }
