@@ -26,3 +26,4 @@ export const { ratio, table, whole } = await load("./bench/report.js");
 export const { withScratch } = await load("./bench/scratch.js");
 export const { cycle, cycleBatch } = await load("./bench/workloads.js");
 export const { warmMemory } = await load("./bench/warm.js");
+export const { rest } = await load("./bench/rest.js");

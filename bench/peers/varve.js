@@ -1,4 +1,4 @@
-import { cycle, cycleBatch, drive, open } from "./entry.js";
+import { cycle, cycleBatch, drive, open, rest } from "./entry.js";
 
 export const name = "varve";
 
@@ -9,12 +9,12 @@ export const settings = {
 
 async function log(directory, durability, body) {
   const mq = await open(directory, { durability });
-  return { ...body(await mq.openLog("bench")), settle: () => mq.sync(), close: () => mq.close() };
+  return { ...body(await mq.openLog("bench")), settle: () => rest(mq), close: () => mq.close() };
 }
 
 async function tasks(directory, body) {
   const mq = await open(directory, { durability: "async" });
-  return { ...body(await mq.openTask("bench")), settle: () => mq.sync(), close: () => mq.close() };
+  return { ...body(await mq.openTask("bench")), settle: () => rest(mq), close: () => mq.close() };
 }
 
 const appendSingly = (directory, { payloads, concurrency }, durability) =>

@@ -3,6 +3,7 @@ import { open } from "../index.js";
 import { type Baseline, overwriteSync, rawRead, rawScan, rawWrite } from "./baseline.js";
 import { type Contestant, drive } from "./interleave.js";
 import { payloadsOf, random } from "./payload.js";
+import { rest } from "./rest.js";
 import type { RunSettings } from "./settings.js";
 
 /** A workload on varve, ready to run, and the bare loops that it is measured against. */
@@ -62,7 +63,10 @@ async function append(directory: string, settings: RunSettings, mode: "batches" 
               drive(settings.concurrency, messages, TIMED_EVERY, probe, () =>
                 next().append(batch[turn++ % batch.length]!),
               ),
-      settle: () => trimAll(logs),
+      settle: async () => {
+        await trimAll(logs);
+        await rest(queue);
+      },
     },
     baselines: [rawWrite(directory, settings.messageBytes)],
     close: () => queue.close(),
@@ -145,7 +149,7 @@ async function enqueue(directory: string, settings: RunSettings, mode: "batches"
               drive(settings.concurrency, messages, TIMED_EVERY, probe, () =>
                 next().enqueue(batch[turn++ % batch.length]!),
               ),
-      settle: () => queue.sync(),
+      settle: () => rest(queue),
     },
     baselines: [rawWrite(directory, settings.messageBytes)],
     close: () => queue.close(),
@@ -192,7 +196,7 @@ async function cycles(directory: string, settings: RunSettings, mode: "batches" 
               drive(settings.concurrency, messages, TIMED_EVERY, probe, (loop) =>
                 cycle(queueOf(loop), batch[turn++ % batch.length]!),
               ),
-      settle: () => queue.sync(),
+      settle: () => rest(queue),
     },
     baselines: [rawWrite(directory, settings.messageBytes)],
     close: () => queue.close(),
