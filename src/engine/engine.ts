@@ -125,6 +125,14 @@ export class Engine implements ReaderContext {
   onRotate: (() => void) | undefined;
 
   readonly #elapsedBase: number;
+  /**
+   * The next sync begins at the end of the turn that the last one ended in: those whose changes have just become durable
+   * will have made further ones by then, which share it. Otherwise callers would split into two groups for ever.
+   */
+  readonly #syncNext = () => {
+    this.flush();
+    void this.#startSync();
+  };
   readonly #endTurn = () => {
     this.flush();
     this.#runWakes();
@@ -491,7 +499,7 @@ export class Engine implements ReaderContext {
     this.#syncing ??= this.#syncOnce().finally(() => {
       this.#syncing = undefined;
       if (this.#failure !== undefined) return;
-      if (this.#waiting.some(wantsSync)) void this.#startSync();
+      if (this.#waiting.some(wantsSync)) this.clock.defer(this.#syncNext);
       else this.#syncLater();
     });
     return this.#syncing;

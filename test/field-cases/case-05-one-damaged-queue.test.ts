@@ -7,7 +7,7 @@ import { copyDirectory, filesBelow, fingerprint, removeDirectory, withDirectory 
 import { labelled, rejectsWith } from "../support/expect.js";
 import { scaled } from "../support/scale.js";
 import { seedOr, withSeed } from "../support/seeded.js";
-import { deadOf, textsOf } from "../support/state.js";
+import { deadOf, takeAll, textsOf } from "../support/state.js";
 
 const OPTIONS = { walFileBytes: "512KiB", segmentBytes: "64KiB" } as const;
 const QUEUES = ["log/one", "log/two", "task/one", "task/two"] as const;
@@ -41,7 +41,7 @@ async function drive(mq: MessageQueue, queue: QueueId): Promise<void> {
   } else {
     const jobs = await mq.openTask(name);
     const { id } = await jobs.enqueue("more");
-    const tasks = await jobs.dequeueBatch({ max: 1000 });
+    const tasks = await takeAll(jobs);
     assert.equal(tasks.length, 71);
     assert.equal(tasks.at(-1)?.id, id);
     await jobs.nack(tasks[0] as Task);
@@ -176,7 +176,7 @@ async function use(mq: MessageQueue, queue: QueueId): Promise<void> {
   } else {
     const jobs = await mq.openTask(name);
     await deadOf(jobs);
-    while ((await jobs.dequeueBatch({ max: 10 })).length > 0);
+    await takeAll(jobs);
   }
 }
 

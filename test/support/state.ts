@@ -1,4 +1,13 @@
-import type { DeadLetter, LogQueue, LogRecord, MessageQueue, TaskQueue, TaskStats } from "../../src/index.js";
+import type {
+  DeadLetter,
+  DequeueOptions,
+  LogQueue,
+  LogRecord,
+  MessageQueue,
+  Task,
+  TaskQueue,
+  TaskStats,
+} from "../../src/index.js";
 
 /** Everything in a log, from its head to its end. */
 // biome-ignore lint/suspicious/noExplicitAny: any log
@@ -23,6 +32,17 @@ export async function take<T>(source: AsyncIterable<T>, count: number): Promise<
     if (taken.length === count) break;
   }
   return taken;
+}
+
+/** Takes every task that is ready; one call may bring less than that, where the rest has to be read first. */
+// biome-ignore lint/suspicious/noExplicitAny: any task queue
+export async function takeAll<O>(queue: TaskQueue<any, O>, options: DequeueOptions = {}): Promise<Task<O>[]> {
+  const taken: Task<O>[] = [];
+  for (;;) {
+    const tasks = await queue.dequeueBatch({ ...options, max: 1000 });
+    if (tasks.length === 0) return taken;
+    taken.push(...tasks);
+  }
 }
 
 /** All dead letters, page by page. */
