@@ -18,6 +18,8 @@ export interface Piece {
   count: number;
   readonly firstTimestamp: number;
   lastTimestamp: number;
+  /** The offsets of its batches: between two that stand together some may be missing. */
+  readonly covered: { readonly from: number; to: number }[];
 }
 
 /** A piece, and the stream that its batches say they belong to. */
@@ -103,6 +105,9 @@ export async function surveyStretch(
         last.next = next;
         last.count += header.count;
         last.lastTimestamp = header.timestamp;
+        const range = last.covered[last.covered.length - 1]!;
+        if (range.to === header.baseOffset) range.to = next;
+        else last.covered.push({ from: header.baseOffset, to: next });
       } else {
         pieces.push({
           streamId: header.streamId,
@@ -113,6 +118,7 @@ export async function surveyStretch(
           count: header.count,
           firstTimestamp: header.timestamp,
           lastTimestamp: header.timestamp,
+          covered: [{ from: header.baseOffset, to: next }],
         });
       }
     }

@@ -374,7 +374,7 @@ export class DirectoryRepair {
             this.#repairer.recordProblem(state, stream, record),
           );
     const { pieces } = survey;
-    for (const piece of pieces) this.#coverage.get(stream)!.add(piece.first, piece.next);
+    for (const piece of pieces) this.#coverPiece(stream, piece);
     if (survey.sound && header === "sound") {
       const [only] = pieces;
       run.count = only!.count;
@@ -567,7 +567,7 @@ export class DirectoryRepair {
       stream.bytes += run.bytes;
       raise(stream, each.next);
       stream.lastTimestamp = Math.max(stream.lastTimestamp, each.lastTimestamp);
-      this.#coverage.get(stream)!.add(each.first, each.next);
+      this.#coverPiece(stream, each);
       if (fits && (shared !== undefined || stays)) continue;
       this.#replaced.push({ stream, run, pieces: [{ path, piece: each }] });
       if (shared === undefined) this.#toMove.add(path);
@@ -878,6 +878,10 @@ export class DirectoryRepair {
     }
     // A segment that stays in use with other runs is not moved.
     for (const segment of runs.keys()) this.#toMove.delete(segment.path);
+  }
+
+  #coverPiece(stream: Stream, piece: Piece): void {
+    for (const { from, to } of piece.covered) this.#coverage.get(stream)!.add(from, to);
   }
 
   #cover(stream: Stream): void {

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
+import { dirname } from "node:path";
 import type { Disk, DiskFile } from "./disk.js";
 
 /** A link planted in place of a file is refused (ELOOP), not followed. Windows has no such flag. */
@@ -46,7 +47,18 @@ export class NodeDisk implements Disk {
   }
 
   mkdir(path: string): void {
-    fs.mkdirSync(path, { recursive: true, mode: 0o700 });
+    try {
+      fs.mkdirSync(path, { recursive: true, mode: 0o700 });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      // Node takes some refusals, such as EROFS, for a missing parent: the first folder that is missing says which.
+      let missing = path;
+      for (let parent = dirname(missing); !fs.existsSync(parent) && parent !== missing; parent = dirname(missing)) {
+        missing = parent;
+      }
+      fs.mkdirSync(missing, { mode: 0o700 });
+      fs.mkdirSync(path, { recursive: true, mode: 0o700 });
+    }
   }
 
   rename(from: string, to: string): void {
