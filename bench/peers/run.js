@@ -121,7 +121,9 @@ async function runCase(one, directory, { rounds, share, stores, onRound }) {
       roundLimitMs: Number.POSITIVE_INFINITY,
       // Half of it warms up; a multiple of two batches stays whole.
       messages: ({ name }) => Math.ceil(messagesOf(name) / (2 * BATCH)) * 2 * BATCH,
-      prepare: ({ name }) => warmMemory(directory, Math.max(WARM_BYTES_MIN, 2 * messagesOf(name) * one.messageBytes)),
+      prepare: ({ name }) => {
+        if (one.stores !== 0) warmMemory(directory, Math.max(WARM_BYTES_MIN, 2 * messagesOf(name) * one.messageBytes));
+      },
       onRound,
     });
     const own = timings.get(contestants[0]);
