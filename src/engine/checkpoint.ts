@@ -163,6 +163,7 @@ export class Checkpointer {
       throw error;
     }
     this.#writer.publish();
+    await this.#writer.storeFullIndexes();
     if (closing) await this.#storeIndexes();
     const sections = engine.catalog.sections(captured.queues);
     if (this.#leftOut) await engine.syncFiles();

@@ -41,6 +41,8 @@ export class SegmentWriter {
   readonly #continued = new WeakSet<Segment>();
   /** Runs that have been begun or gone on with, in order. */
   readonly #staged = new Map<Stream, StagedRun[]>();
+  /** Runs that nothing more is appended to, whose indexes are still to be stored. */
+  readonly #full = new Set<Run>();
   /** Further changes that `publish` makes. */
   #changes: (() => void)[] = [];
   /** Segments begun since the last `publish`. */
@@ -118,8 +120,7 @@ export class SegmentWriter {
         list.push({ run, isNew: false, bytes, next, count, lastTimestamp, refs: [] });
         return list[0]!;
       }
-      await this.storeIndex(run);
-      run.index = undefined;
+      this.#full.add(run);
     }
     const begun: Run = {
       segment: await this.createOwn(stream, first.base),
@@ -148,6 +149,7 @@ export class SegmentWriter {
       this.#dirty.delete(segment);
       this.#removeFile(segment.path);
     }
+    this.#full.clear();
     this.#forgetStaged();
   }
 
@@ -160,6 +162,7 @@ export class SegmentWriter {
   /** Lets readers, and the next snapshot, have what has been written and synced. */
   publish(): void {
     for (const [stream, list] of this.#staged) {
+      const last = list[list.length - 1]!.run;
       for (const { run, isNew, refs, ...extent } of list) {
         let position = run.position + run.bytes;
         for (const ref of refs) {
@@ -169,6 +172,7 @@ export class SegmentWriter {
         Object.assign(run, extent);
         run.segment.bytes = run.position + run.bytes;
         if (isNew) stream.runs.push(run);
+        if (run !== last) this.#full.add(run);
         moved(stream, refs);
       }
     }
@@ -229,6 +233,15 @@ export class SegmentWriter {
     } finally {
       files.release(held);
       files.drop(path);
+    }
+  }
+
+  /** Stores the indexes of segments that have become full, and frees their memory: who reads there fetches them. */
+  async storeFullIndexes(): Promise<void> {
+    for (const run of this.#full) {
+      this.#full.delete(run);
+      await this.storeIndex(run);
+      run.index = undefined;
     }
   }
 
