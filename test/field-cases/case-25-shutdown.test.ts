@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { open } from "../../src/index.js";
+import { startChild } from "../support/child.js";
+import { withDirectory } from "../support/directories.js";
+import { rejectsWith } from "../support/expect.js";
+import { countsOf } from "../support/state.js";
+
+for (const how of ["close", "forget"] as const) {
+  void test(`case 25: no timer, lock or file keeps a process alive (${how})`, async () => {
+    await withDirectory(async (directory) => {
+      const child = startChild(import.meta.url, "./closing.js", { args: [directory, how] });
+      const { code, signal, stderr } = await child.exited;
+      // Node says 13 when a program has ended with a promise that its top level awaits.
+      assert.deepEqual({ code, signal }, { code: 0, signal: null }, stderr);
+      if (how === "close") assert.equal(stderr, "poll ERR_CLOSED, tail true");
+      const mq = await open(directory);
+      const { recovery } = await mq.stats();
+      assert.equal(recovery.recovered, how === "forget", "a close in order leaves nothing to recover");
+      assert.equal((await (await mq.openLog("events")).stats()).count, 1);
+      const counts = countsOf(await (await mq.openTask("jobs")).stats());
+      assert.deepEqual(counts, { ready: 0, scheduled: 1, leased: 2, dead: 0 });
+      await mq.close();
+    });
+  });
+}
+
+void test("case 25: close stops taking work at once, and what was accepted is recorded", async () => {
+  await withDirectory(async (directory) => {
+    const mq = await open(directory);
+    const jobs = await mq.openTask("jobs", { lease: "1h", maxAttempts: 1 });
+    await jobs.enqueueBatch(["succeeds", "fails", "reschedules", "is slow"]);
+    const [succeeds, fails, reschedules, slow] = await jobs.dequeueBatch({ max: 4 });
+    const outcomes = [
+      jobs.ack(succeeds as { token: string }),
+      jobs.nack(fails as { token: string }, { error: "no" }),
+      mq.transaction((tx) => {
+        tx.ack(jobs, reschedules as { token: string });
+        tx.enqueue(jobs, "rescheduled", { delay: "1h" });
+      }),
+    ];
+    const closing = mq.close();
+    await rejectsWith("ERR_CLOSED", jobs.dequeue());
+    await rejectsWith("ERR_CLOSED", jobs.ack(slow as { token: string }));
+    await Promise.all(outcomes);
+    await closing;
+    const again = await open(directory);
+    const queue = await again.openTask("jobs");
+    assert.deepEqual(countsOf(await queue.stats()), { ready: 0, scheduled: 1, leased: 1, dead: 1 });
+    await queue.ack(slow as { token: string });
+    await again.close();
+  });
+});
+
+void test("case 25: `await using` closes", async () => {
+  await withDirectory(async (directory) => {
+    {
+      await using mq = await open(directory);
+      await (await mq.openLog("events")).append("x");
+    }
+    const again = await open(directory);
+    assert.equal((await again.stats()).recovery.recovered, false);
+    await again.close();
+  });
+});
