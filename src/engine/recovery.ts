@@ -22,8 +22,8 @@ import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storag
 import { Catalog } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
 import { keepCopy } from "./damaged.js";
-import { readMarker } from "./directory.js";
-import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
+import { foreignNotes, readMarker } from "./directory.js";
+import { Engine, type EnginePlatform, isNoSpace, WAL_FILES_MAX } from "./engine.js";
 import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
 
 /** Bytes of the smallest record. */
@@ -62,7 +62,7 @@ export async function openDirectory(
 
   const replay = new Replay(catalog, wal, sources);
   const end = await replay.run(new WalReader(disk, marker.id), snapshot);
-  const notes = [...end.notes, ...replay.notes];
+  const notes = [...end.notes, ...replay.notes, ...foreignNotes(disk, directory)];
   const report: RecoveryReport = {
     recovered: sources.length > 0,
     replayedCommits: end.entries,
@@ -99,7 +99,13 @@ export async function openDirectory(
     await keepDamaged(disk, directory, replay.leftOut, notes);
     for (const name of old) wal.adoptSpare(name);
     const header = { firstLsn: end.lsn + 1, generation, prevCrc: end.crc, async: options.durability === "async" };
-    wal.begin(header, seqMax + 1);
+    try {
+      wal.begin(header, seqMax + 1);
+    } catch (error) {
+      // On a full disk, what is held in reserve is for this as well.
+      if (!isNoSpace(error) || !engine.ballast.release()) throw error;
+      wal.begin(header, seqMax + 1);
+    }
     await wal.sync();
     const checkpointer = new Checkpointer(engine);
     if (sources.length > 0) {

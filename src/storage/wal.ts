@@ -159,7 +159,12 @@ export class Wal {
       file = this.#disk.openFile(path, "create");
     } else {
       this.#disk.rename(spare.path, path);
-      file = this.#disk.openFile(path, "write");
+      try {
+        file = this.#disk.openFile(path, "write");
+      } catch (error) {
+        this.#keepSpare(path, spare.bytes);
+        throw error;
+      }
     }
     const { directoryId, bootId, fileBytes } = this.#options;
     const wal: WalFile = {
@@ -209,14 +214,17 @@ export class Wal {
     }
   }
 
+  /** One with enough space to be begun: what was left when a disk ran full may be smaller. */
   get hasSpare(): boolean {
-    return this.#spares.length > 0;
+    return (this.#spares[this.#spares.length - 1]?.bytes ?? 0) >= this.growBytes;
   }
 
   /** Makes sure that the next file can be begun without needing disk space. Throws ENOSPC. */
   prepareSpare(): void {
     if (this.hasSpare) return;
     const path = `${this.#directory}/new.wal`;
+    const small = this.#spares.pop();
+    if (small !== undefined) this.#disk.rename(small.path, path);
     const file = this.#disk.openFile(path, this.#disk.size(path) === undefined ? "create" : "write");
     try {
       this.#grow(file, { allocated: 0 }, this.growBytes);

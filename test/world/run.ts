@@ -1,0 +1,46 @@
+/**
+ * The parts of the real world, one after another. Arguments: `--seed N`, `--scale X`, and the names of parts (all of
+ * them by default). One line each; exit code 1, and the folder kept, when something was wrong.
+ */
+
+import { rmSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { awake } from "../support/awake.js";
+import { Seeded } from "../support/seeded.js";
+import { full } from "./full.js";
+import { kill } from "./kill.js";
+import { power } from "./power.js";
+import { makeFolder, type Outcome, type Stage } from "./rounds.js";
+
+const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = { kill, power, full };
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { seed: { type: "string" }, scale: { type: "string", default: "1" } },
+});
+const seed = values.seed === undefined ? Date.now() % 2 ** 32 : Number(values.seed);
+const scale = Number(values.scale);
+const chosen = positionals.length > 0 ? positionals : Object.keys(PARTS);
+const strange = chosen.find((name) => PARTS[name] === undefined);
+if (strange !== undefined || !Number.isSafeInteger(seed) || !(scale > 0)) {
+  console.error(`usage: [--seed N] [--scale X] [${Object.keys(PARTS).join(" | ")}] ...`);
+  process.exit(2);
+}
+
+for (const name of chosen) {
+  const folder = makeFolder(name);
+  const startedMs = performance.now();
+  const stage = { random: new Seeded(seed), folder, scale, log: (text: string) => console.log(`  ${name}: ${text}`) };
+  try {
+    const outcome = await awake(() => (PARTS[name] as (stage: Stage) => Promise<Outcome>)(stage));
+    rmSync(folder, { recursive: true, force: true });
+    const seconds = ((performance.now() - startedMs) / 1000).toFixed(0);
+    if ("skipped" in outcome) console.log(`SKIPPED ${name}: ${outcome.skipped}`);
+    else console.log(`${name}: ${outcome.line}; 0 violations; ${seconds} s, seed ${seed}`);
+  } catch (error) {
+    process.exitCode = 1;
+    console.log(`FAILED ${name}: npm run world -- --seed ${seed} ${name}   (${folder} is kept)`);
+    console.log(error instanceof Error ? (error.stack ?? error.message) : error);
+  }
+}
+process.exit();
