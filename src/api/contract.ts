@@ -383,7 +383,7 @@ export interface RecoveryReport {
   readonly replayedBytes: number;
   /** Bytes of a torn tail that were cut off: writes under way, never acknowledged as durable. */
   readonly cutBytes: number;
-  /** One line per thing dropped or damaged: file, position, reason. */
+  /** One line per thing dropped, damaged or not of varve: file, position, reason. */
   readonly notes: readonly string[];
 }
 

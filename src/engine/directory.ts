@@ -33,6 +33,8 @@ const OWN_NAMES = new Set([
   DAMAGED_FOLDER,
 ]);
 
+const FOREIGN_NOTES_MAX = 10;
+
 export interface DirectoryMarker {
   readonly id: string;
 }
@@ -52,7 +54,7 @@ export function prepareDirectory(disk: Disk, directory: string, create: boolean)
   }
   // Without its marker it is refused once it is locked: until then another process may be about to make it.
   if (names.includes(MARKER) || usedFile(disk, directory) !== undefined) return;
-  const foreign = names.filter((name) => !OWN_NAMES.has(name));
+  const foreign = names.filter(isForeign);
   if (foreign.length > 0) {
     throw new VarveError(
       "ERR_NOT_VARVE",
@@ -66,6 +68,18 @@ export function prepareDirectory(disk: Disk, directory: string, create: boolean)
       `${directory} holds no varve directory. Open it with create: true to make one.`,
     );
   }
+}
+
+function isForeign(name: string): boolean {
+  return !OWN_NAMES.has(name);
+}
+
+/** What else lies among varve's own: one line for each, up to ten. */
+export function foreignNotes(disk: Disk, directory: string): string[] {
+  const foreign = disk.list(directory).filter(isForeign).sort();
+  const notes = foreign.slice(0, FOREIGN_NOTES_MAX).map((name) => `${directory}/${name}: not of varve, left alone`);
+  const more = foreign.length - notes.length;
+  return more === 0 ? notes : [...notes, `${directory}: ${more} more names that are not of varve`];
 }
 
 function makeDirectory(disk: Disk, directory: string): void {

@@ -44,6 +44,7 @@ export async function openDirectory(
 ): Promise<OpenedDirectory> {
   const { disk, clock } = platform;
   const marker = await readMarker(disk, directory, platform.random, clock.wallMs());
+  const foreign = foreignNotes(disk, directory);
   const snapshot = readSnapshot(disk, directory);
   if (snapshot.header.directoryId !== marker.id) {
     throw corrupt(`${directory}/snap`, "the snapshot belongs to another directory");
@@ -62,7 +63,7 @@ export async function openDirectory(
 
   const replay = new Replay(catalog, wal, sources);
   const end = await replay.run(new WalReader(disk, marker.id), snapshot);
-  const notes = [...end.notes, ...replay.notes, ...foreignNotes(disk, directory)];
+  const notes = [...foreign, ...end.notes, ...replay.notes];
   const report: RecoveryReport = {
     recovered: sources.length > 0,
     replayedCommits: end.entries,
