@@ -9,6 +9,7 @@ import { open } from "../index.js";
 import { type Contestant, drive, interleave, ratios } from "./interleave.js";
 import { MemorySampler, Probe, type Spread, spread } from "./measure.js";
 import { payloadsOf } from "./payload.js";
+import { rest } from "./rest.js";
 import type { OnProgress } from "./run.js";
 import { cycle, cycleBatch } from "./workloads.js";
 
@@ -85,7 +86,7 @@ async function measure(mq: MessageQueue, settings: BacklogSettings, onProgress: 
   const batch = payloadsOf(settings.messageBytes, settings.batch);
   const empty = await mq.openTask("empty");
   const full = await mq.openTask("full");
-  const settle = (): Promise<void> => mq.sync();
+  const settle = (): Promise<void> => rest(mq);
 
   const inBatches = (name: string, queue: TaskQueue): Contestant => ({
     name,

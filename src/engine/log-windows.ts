@@ -5,7 +5,7 @@ import type { WalFile } from "../storage/wal.js";
 /**
  * Log bytes read at a time. Each step waits for a turn of the event loop, which under load is long: few large steps.
  */
-export const WINDOW_BYTES = 4 * 1024 * 1024;
+export const WINDOW_BYTES = 2 * 1024 * 1024;
 
 /** Bytes of a log file with the batches [from, to) of a list, while they are read into memory and after. */
 interface Window {

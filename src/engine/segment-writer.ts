@@ -230,6 +230,10 @@ export class SegmentWriter {
     const held = files.hold(path, "create");
     try {
       await held.file.write([encodeIndex(run)], 0);
+    } catch (error) {
+      // A part of an index would pass for a damaged one.
+      this.#removeFile(path);
+      throw error;
     } finally {
       files.release(held);
       files.drop(path);

@@ -29,8 +29,11 @@ import { align8, getU32, getU64, MalformedError, putU32, putU64, putVarint, VARI
 import { crc32 } from "./crc32.js";
 
 export const BATCH_HEADER_BYTES = 40;
-/** A batch is closed when the next record would take it past this: small enough that a random read stays cheap. */
-export const BATCH_BYTES_TARGET = 64 * 1024;
+/**
+ * A batch is closed when the next record would take it past this: small enough that a random read stays cheap, large
+ * enough for 64 records of 1 KiB.
+ */
+export const BATCH_BYTES_TARGET = 96 * 1024;
 export const BATCH_FORMAT = 1;
 
 const FLAG_KEY = 1;

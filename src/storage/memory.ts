@@ -5,7 +5,7 @@
  */
 
 export const BLOCK_BYTES = 256 * 1024;
-export const CHUNK_BYTES = 128 * 1024;
+export const CHUNK_BYTES = 256 * 1024;
 
 /** A place where entries of the log are encoded, one behind another. What stood in it is gone when `life` changes. */
 export interface Block {
@@ -59,6 +59,8 @@ export class ChunkPool {
   readonly #max: number;
   /** Least recently used first. */
   readonly #chunks = new Set<Chunk>();
+  /** Given back by their readers: used again before memory that has not been touched yet. */
+  readonly #free: Chunk[] = [];
 
   constructor(bytes: number) {
     this.#max = Math.max(4, Math.floor(bytes / CHUNK_BYTES));
@@ -71,13 +73,19 @@ export class ChunkPool {
   /** A chunk for `owner`, taken from the reader that used its own the longest time ago when all are in use. */
   take(owner: object, bytes: number): Chunk {
     if (bytes <= CHUNK_BYTES) {
+      const free = this.#free.pop();
+      if (free !== undefined) {
+        free.owner = owner;
+        this.touch(free);
+        return free;
+      }
       if (this.#chunks.size < this.#max) {
         const chunk = newChunk(owner, CHUNK_BYTES);
         this.#chunks.add(chunk);
         return chunk;
       }
       for (const chunk of this.#chunks) {
-        if (chunk.busy) continue;
+        if (chunk.busy || chunk.owner === undefined) continue;
         this.touch(chunk);
         chunk.owner = owner;
         chunk.file = undefined;
@@ -85,6 +93,14 @@ export class ChunkPool {
       }
     }
     return newChunk(owner, Math.max(bytes, CHUNK_BYTES));
+  }
+
+  /** Takes a chunk back from a reader that needs it no more. */
+  release(chunk: Chunk): void {
+    if (chunk.busy || chunk.owner === undefined || !this.#chunks.has(chunk)) return;
+    chunk.owner = undefined;
+    chunk.file = undefined;
+    this.#free.push(chunk);
   }
 
   /** Marks a chunk as just used. */

@@ -9,6 +9,7 @@
 
 import { isVarveError, VarveError } from "../api/errors.js";
 import {
+  BATCH_BYTES_TARGET,
   BATCH_HEADER_BYTES,
   type BatchHeader,
   batchFileBytes,
@@ -44,6 +45,20 @@ export interface ReaderOptions {
   readonly ownedChunkBytes?: number;
 }
 
+/** A chunk that is being read, or has been, before it is wanted. */
+interface Ahead {
+  readonly chunk: Chunk;
+  /** Where in the file it will end. */
+  readonly end: number;
+  ready: boolean;
+  done: Promise<void> | undefined;
+}
+
+/** Chunks that a replay reads ahead of its consumer. */
+const OWNED_READS_AHEAD = 2;
+/** More than a batch that is not a single large record takes. */
+const STRADDLE_BYTES = BATCH_BYTES_TARGET + 8 * 1024;
+
 /** Segments whose header has been checked in this life of the process. */
 const checkedSegments = new WeakSet<Segment>();
 
@@ -60,7 +75,7 @@ export class StreamReader {
   #blockLife = 0;
   #chunk: Chunk | undefined;
   /** Read ahead of the consumer; awaited by the next load that wants those bytes. */
-  #ahead: { chunk: Chunk; done: Promise<void> } | undefined;
+  readonly #ahead: Ahead[] = [];
   /** Where the next batch starts, while a run is read in order. */
   #run: Run | undefined;
   #runPosition = 0;
@@ -210,13 +225,14 @@ export class StreamReader {
     if (this.#run !== run) return "load";
     const end = run.position + run.bytes;
     while (this.#runPosition < end) {
-      const at = this.#inChunk(run.segment, this.#runPosition, BATCH_HEADER_BYTES);
-      if (at < 0) return "load";
-      const { buffer } = this.#chunk!;
-      const header = readBatchHeader(buffer, at, buffer.length);
+      const headerAt = this.#reach(run, this.#runPosition, BATCH_HEADER_BYTES);
+      if (headerAt < 0) return "load";
+      const header = readBatchHeader(this.#chunk!.buffer, headerAt, this.#chunk!.buffer.length);
       if (header !== undefined && plausible(header, this.#stream.id, this.#runOffset, run.next)) {
         if (header.bytes <= end - this.#runPosition) {
-          if (this.#inChunk(run.segment, this.#runPosition, header.bytes) < 0) return "load";
+          const at = this.#reach(run, this.#runPosition, header.bytes);
+          if (at < 0) return "load";
+          const { buffer } = this.#chunk!;
           if (batchIsIntact(buffer, at, header.bytes)) {
             if (header.baseOffset >= limit) return "end";
             this.#enterBatch(run.segment.path, this.#runPosition, header.baseOffset + header.span);
@@ -275,7 +291,7 @@ export class StreamReader {
 
   /** Finds where in a run to start reading for the wanted offset. */
   async #locate(run: Run): Promise<void> {
-    this.#chunk = undefined;
+    this.#setChunk(undefined);
     const { segment } = run;
     if (!checkedSegments.has(segment)) {
       const buffer = Buffer.alloc(SEGMENT_HEADER_BYTES);
@@ -354,51 +370,76 @@ export class StreamReader {
     return Math.min(BATCH_HEADER_BYTES, available);
   }
 
+  /** The same as `#inChunk`, but goes on to the chunk that was read ahead when it is there and has what is wanted. */
+  #reach(run: Run, position: number, bytes: number): number {
+    const at = this.#inChunk(run.segment, position, bytes);
+    if (at >= 0) return at;
+    const ahead = this.#ahead[0];
+    if (ahead === undefined || !ahead.ready || !this.#holds(ahead.chunk, run.segment, position, bytes)) return -1;
+    this.#ahead.shift();
+    this.#setChunk(ahead.chunk);
+    this.#readAhead(run.segment, run.position + run.bytes);
+    return position - ahead.chunk.start;
+  }
+
+  #holds(chunk: Chunk, file: object, position: number, bytes: number): boolean {
+    return chunk.owner === this && chunk.file === file && chunk.start <= position && chunk.end >= position + bytes;
+  }
+
   /** Index in the chunk of a stretch of a file, or -1 when the chunk does not hold it. */
   #inChunk(file: object, position: number, bytes: number): number {
     const chunk = this.#chunk;
-    if (chunk === undefined || chunk.owner !== this || chunk.file !== file) return -1;
-    if (position < chunk.start || position + bytes > chunk.end) return -1;
-    return position - chunk.start;
+    return chunk !== undefined && this.#holds(chunk, file, position, bytes) ? position - chunk.start : -1;
   }
 
   async #fill(segment: Segment, position: number, needed: number, limit: number): Promise<void> {
-    const ahead = this.#ahead;
-    if (ahead !== undefined) {
-      this.#ahead = undefined;
+    for (let ahead = this.#ahead.shift(); ahead !== undefined; ahead = this.#ahead.shift()) {
       await ahead.done;
-      const { chunk } = ahead;
-      if (
-        chunk.owner === this &&
-        chunk.file === segment &&
-        chunk.start === position &&
-        chunk.end >= position + needed
-      ) {
-        this.#chunk = chunk;
-        this.#readAhead(segment, chunk.end, limit);
+      if (this.#holds(ahead.chunk, segment, position, needed)) {
+        this.#setChunk(ahead.chunk);
+        this.#readAhead(segment, limit);
         return;
       }
     }
     this.#sequentialLoads++;
     const chunk = this.#take(Math.max(needed, this.#owned ?? CHUNK_BYTES));
     await this.#read(segment, chunk, position, limit);
-    this.#chunk = chunk;
-    if (this.#sequentialLoads > 1 || this.#owned !== undefined) this.#readAhead(segment, chunk.end, limit);
+    this.#setChunk(chunk);
+    if (this.#sequentialLoads > 1 || this.#owned !== undefined) this.#readAhead(segment, limit);
   }
 
-  /** Starts reading what comes next; a batch that straddles the border is read whole, so begin before it. */
-  #readAhead(segment: Segment, end: number, limit: number): void {
-    const start = this.#lastBatchBorder(end);
+  /**
+   * Starts reading what comes next. A batch that straddles a border must be had whole: one chunk ahead begins where the
+   * current one's last whole batch ends; to be two ahead, without knowing yet what stands in the first, each begins
+   * early enough for any batch of usual size.
+   */
+  #readAhead(segment: Segment, limit: number): void {
+    const bytes = this.#owned ?? CHUNK_BYTES;
+    if (this.#owned === undefined || bytes < 4 * STRADDLE_BYTES) {
+      if (this.#ahead.length === 0) this.#startRead(segment, this.#lastBatchBorder(this.#chunk!.end), bytes, limit);
+      return;
+    }
+    while (this.#ahead.length < OWNED_READS_AHEAD) {
+      const end = this.#ahead[this.#ahead.length - 1]?.end ?? this.#chunk!.end;
+      if (end >= limit) return;
+      this.#startRead(segment, Math.max(0, end - STRADDLE_BYTES), bytes, limit);
+    }
+  }
+
+  #startRead(segment: Segment, start: number, bytes: number, limit: number): void {
     if (start >= limit) return;
-    const chunk = this.#take(this.#owned ?? CHUNK_BYTES);
-    const done = this.#read(segment, chunk, start, limit);
-    // An error is met again, and reported, by the load that wants these bytes.
-    this.#ahead = {
-      chunk,
-      done: done.catch(() => {
+    const chunk = this.#take(bytes);
+    const ahead: Ahead = { chunk, end: Math.min(start + chunk.buffer.length, limit), ready: false, done: undefined };
+    ahead.done = this.#read(segment, chunk, start, limit).then(
+      () => {
+        ahead.ready = true;
+      },
+      () => {
+        // An error is met again, and reported, by the load that wants these bytes.
         chunk.file = undefined;
-      }),
-    };
+      },
+    );
+    this.#ahead.push(ahead);
   }
 
   /** The position in the current chunk behind which no whole batch stands any more. */
@@ -443,11 +484,20 @@ export class StreamReader {
       chunk.file = wal;
       chunk.start = position;
       chunk.end = position + read;
-      this.#chunk = chunk;
+      this.#setChunk(chunk);
     } finally {
       chunk.busy = false;
       Wal.release(wal);
     }
+  }
+
+  /** Goes on with another chunk and gives the present one back, unless it is the consumer's to keep. */
+  #setChunk(chunk: Chunk | undefined): void {
+    const { chunks } = this.#context;
+    if (this.#chunk !== undefined && this.#chunk.owner === this && this.#owned === undefined)
+      chunks.release(this.#chunk);
+    this.#chunk = chunk;
+    if (chunk !== undefined) chunks.touch(chunk);
   }
 
   #take(bytes: number): Chunk {
