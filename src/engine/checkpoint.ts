@@ -23,7 +23,7 @@ import {
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { CapturedQueue } from "./catalog.js";
-import { type Engine, isNoSpace } from "./engine.js";
+import { type Engine, isNoDescriptor, isNoSpace } from "./engine.js";
 import { LogWindows } from "./log-windows.js";
 import type { LogTime } from "./queue-state.js";
 import { SegmentWriter } from "./segment-writer.js";
@@ -33,7 +33,7 @@ import { SharedSegments } from "./shared-segments.js";
 const SMALL_STREAM_BYTES = 64 * 1024;
 /** ... when there are more such streams than this. */
 const SMALL_STREAMS_MIN = 16;
-/** Wait before a checkpoint that ran out of disk space is tried again. */
+/** Wait before a checkpoint that ran out of disk space, or of file descriptors, is tried again. */
 const RETRY_MS = 1000;
 /** An index of fewer bytes of batches than this is rebuilt faster than it is read. */
 const STORED_INDEX_BYTES_MIN = 1024 * 1024;
@@ -56,7 +56,7 @@ export class Checkpointer {
   readonly #windows = new LogWindows();
   readonly #shared: SharedSegments;
   #captured: Capture | undefined;
-  /** Ran out of disk space; tried again when nothing newer has been captured. */
+  /** Ran out of disk space or descriptors; tried again when nothing newer has been captured. */
   #failed: Capture | undefined;
   #running: Promise<void> | undefined;
   #retryTimer: { cancel(): void } | undefined;
@@ -130,7 +130,7 @@ export class Checkpointer {
         this.#failed = undefined;
       }
     } catch (error) {
-      if (isNoSpace(error)) this.#retryLater();
+      if (isNoSpace(error) || isNoDescriptor(error)) this.#retryLater();
       else this.#engine.fail("the checkpoint", error);
     }
   }
@@ -171,8 +171,8 @@ export class Checkpointer {
     await this.#writeSnapshot(captured, sections, closing);
     this.#leftOut = false;
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
-    this.#writer.removeGarbage();
     engine.checkpointed(captured.lsn, captured.time.elapsedMs);
+    await this.#writer.removeGarbage();
   }
 
   async #writeSnapshot(

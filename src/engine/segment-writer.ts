@@ -48,7 +48,7 @@ export class SegmentWriter {
   /** Segments begun since the last `publish`. */
   #created: Segment[] = [];
   /** No longer needed; removed once a snapshot without them is durable. */
-  #garbage: Segment[] = [];
+  readonly #garbage: Segment[] = [];
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -278,12 +278,13 @@ export class SegmentWriter {
   }
 
   /** Removes the segments that the snapshot which is now durable no longer names. */
-  removeGarbage(): void {
-    for (const segment of this.#garbage) {
-      this.#removeFile(segment.path);
+  async removeGarbage(): Promise<void> {
+    const { disk, files } = this.#engine;
+    for (const segment of this.#garbage.splice(0)) {
+      files.drop(segment.path);
+      await disk.remove(segment.path);
       if (segment.sharedId === 0) this.#removeFile(indexPath(segment));
     }
-    this.#garbage = [];
   }
 
   #removeFile(path: string): void {

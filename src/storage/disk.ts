@@ -17,6 +17,8 @@ export interface Disk {
   mkdir(path: string): void;
   rename(from: string, to: string): void;
   unlink(path: string): void;
+  /** The same in the thread pool: giving the space of a large file back takes milliseconds. */
+  remove(path: string): Promise<void>;
   /** Removes an empty directory. */
   rmdir(path: string): void;
   /** Makes the names in a directory durable (creations, renames, removals). */

@@ -14,6 +14,10 @@ const OPEN_FLAGS = {
 /** IOV_MAX: the most buffers that one writev takes on Linux, macOS and the BSDs. */
 const WRITEV_BUFFERS_MAX = 1024;
 
+/** How often, and how long, a sync of a directory waits for a file descriptor: half a minute in all. */
+const DESCRIPTOR_WAITS_MAX = 1500;
+const DESCRIPTOR_WAIT_MS = 20;
+
 /** The machine's own file system. Paths are absolute (or relative to the working directory). */
 export class NodeDisk implements Disk {
   #bootId: string | undefined;
@@ -65,6 +69,12 @@ export class NodeDisk implements Disk {
     fs.renameSync(from, to);
   }
 
+  remove(path: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      fs.unlink(path, (error) => (error === null ? resolve() : reject(error)));
+    });
+  }
+
   unlink(path: string): void {
     fs.unlinkSync(path);
   }
@@ -76,7 +86,7 @@ export class NodeDisk implements Disk {
   async syncDirectory(path: string): Promise<void> {
     // Windows cannot open a directory for this, and NTFS journals its names by itself.
     if (process.platform === "win32") return;
-    const fd = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+    const fd = await openDirectory(path);
     try {
       await new Promise<void>((resolve, reject) => {
         fs.fsync(fd, (error) => (error ? reject(error) : resolve()));
@@ -101,6 +111,22 @@ export class NodeDisk implements Disk {
       this.#bootIdKnown = true;
     }
     return this.#bootId;
+  }
+}
+
+/**
+ * Opens a directory to sync it. Without a free descriptor it waits for one: nothing has failed yet, and a sync that fails
+ * would end all changes.
+ */
+async function openDirectory(path: string): Promise<number> {
+  for (let waits = 0; ; waits++) {
+    try {
+      return fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if ((code !== "EMFILE" && code !== "ENFILE") || waits === DESCRIPTOR_WAITS_MAX) throw error;
+      await new Promise((resolve) => setTimeout(resolve, DESCRIPTOR_WAIT_MS));
+    }
   }
 }
 

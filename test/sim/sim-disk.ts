@@ -345,6 +345,17 @@ export class SimDisk implements Disk {
 
   unlink(path: string): void {
     this.#call("unlink", path);
+    this.#unlink(path);
+  }
+
+  remove(path: string): Promise<void> {
+    return this.#later("unlink", path, (_call, fault) => {
+      if (fault !== undefined) throw systemError(fault.errno, "unlink", path);
+      this.#unlink(path);
+    });
+  }
+
+  #unlink(path: string): void {
     const { directory, name } = this.#parent(path, "unlink");
     const node = directory.entries.get(name);
     if (node === undefined) throw systemError("ENOENT", "unlink", path);
