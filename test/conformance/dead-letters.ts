@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Task, TaskQueue } from "../../src/index.js";
 import { eventually } from "../support/expect.js";
-import { countsOf, deadOf } from "../support/state.js";
+import { countsOf, deadOf, takeAll } from "../support/state.js";
 import type { Check } from "./suite.js";
 
 /** Enqueues the texts and makes each a dead letter by one nack. */
@@ -129,7 +129,7 @@ export function deadLetterConformance(check: Check): void {
       (await again.dead.read()).map(({ raw }) => raw.toString()),
       ["e"],
     );
-    const tasks = await again.dequeueBatch({ max: 10 });
+    const tasks = await takeAll(again);
     assert.deepEqual(tasks.map(({ payload }) => payload.toString()).sort(), ["a", "b", "c", "d", "f"]);
     assert.deepEqual(tasks.map(({ id }) => id).sort(), ids.filter((id) => id !== ids[4]).sort(), "a task keeps its id");
     assert.ok(

@@ -60,6 +60,9 @@ export async function passUntil<T>(subject: Pick<Subject, "pass">, promise: Prom
   return promise;
 }
 
+/** Long enough for a machine that is busy with something else. */
+const HANGS_AFTER_MS = 180_000;
+
 /** Defines one test over a freshly opened subject. */
 export type Check = (title: string, body: (subject: Subject) => Promise<void>, options?: CheckOptions) => void;
 
@@ -68,7 +71,7 @@ export function defineConformance(name: string, implementation: Implementation):
     const exception = implementation.exceptions?.[title];
     const needsTime = exactTime && implementation.timeStandsStill !== true;
     const skip = exception ?? (needsTime ? "asserts exact times, which need a simulated clock" : false);
-    void test(title, { skip, timeout: 20_000 }, async ({ signal }) => {
+    void test(title, { skip, timeout: HANGS_AFTER_MS }, async ({ signal }) => {
       const subject = await implementation.open(options);
       try {
         await awake(() => body(subject), signal);

@@ -43,9 +43,14 @@ export function taskStatsConformance(check: Check): void {
 
   check("stats: waiters are those that wait", async ({ mq, pass }) => {
     const jobs = await mq.openTask("jobs");
-    const polls = [1, 2, 3].map(() => jobs.dequeue({ wait: 300 }));
+    const over = new AbortController();
+    const polls = [1, 2, 3].map(() => jobs.dequeue({ wait: "1h", signal: over.signal }));
     while ((await jobs.stats()).waiters < 3) await new Promise(setImmediate);
-    await pass(500);
+    const short = jobs.dequeue({ wait: 50 });
+    await pass(100);
+    assert.equal(await short, undefined);
+    assert.equal((await jobs.stats()).waiters, 3);
+    over.abort();
     await Promise.all(polls);
     assert.equal((await jobs.stats()).waiters, 0);
   });

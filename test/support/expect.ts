@@ -37,7 +37,7 @@ export async function eventually(
   condition: () => boolean | Promise<boolean>,
   pass: (ms: number) => Promise<void> = (ms) => sleep(ms),
 ): Promise<void> {
-  for (let round = 0; round < 400; round++) {
+  for (let round = 0; round < 2400; round++) {
     if (await condition()) return;
     await pass(Math.min(50, 5 + round));
   }
