@@ -7,7 +7,9 @@ import { open } from "../index.js";
 import { type Contestant, drive, interleave, ratios } from "./interleave.js";
 import { type Memory, MemorySampler, type Spread, spread } from "./measure.js";
 import { payloadsOf } from "./payload.js";
+import { rest } from "./rest.js";
 import type { OnProgress } from "./run.js";
+import { warmMemory } from "./warm.js";
 
 export interface QueuesSettings {
   readonly queues: number;
@@ -110,7 +112,7 @@ export async function benchQueues(
         }),
       async settle() {
         watch();
-        await mq.sync();
+        await rest(mq);
         watch();
       },
     };
@@ -122,6 +124,7 @@ export async function benchQueues(
     rounds: settings.rounds,
     roundLimitMs: Number.POSITIVE_INFINITY,
     messages: () => settings.roundMessages,
+    prepare: () => warmMemory(directory, 2 * settings.roundMessages * settings.messageBytes),
     onRound: () => {
       onProgress(0.6 + (0.4 * turns++) / (2 * (settings.rounds + 1)), "appending");
       watch();

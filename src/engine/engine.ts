@@ -625,6 +625,15 @@ export class Engine implements ReaderContext {
 
   /** What the caller is told when log space could not be allocated. */
   #noSpace(error: unknown): VarveError {
+    if (isNoDescriptor(error)) {
+      const { code } = error as NodeJS.ErrnoException;
+      return new VarveError(
+        "ERR_IO",
+        `${this.directory}: a file could not be opened, as there are too many open (${code}); nothing was changed. Close ` +
+          "some, or raise the limit (ulimit -n).",
+        { cause: error },
+      );
+    }
     if (!isNoSpace(error)) return readOnlyError(this.#fail("allocating log space", error));
     this.noteDiskFull();
     return new VarveError(
@@ -660,7 +669,8 @@ export class Engine implements ReaderContext {
     sealBatch(buffer, position, end, stream.id, count, base, timestamp, count);
     this.#bulkCrc = crc32(buffer, position, position + 4, this.#bulkCrc);
     this.#bulkEnd = position + batchFileBytes(end - position);
-    buffer.fill(0, end, this.#bulkEnd);
+    // A few bytes: a call of fill() costs more than writing them.
+    for (let at = end; at < this.#bulkEnd; at++) buffer[at] = 0;
     this.#refs.push({
       stream,
       base,
@@ -769,6 +779,12 @@ function wantsSync(entry: WrittenEntry): boolean {
 export function isNoSpace(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return code === "ENOSPC" || code === "EDQUOT";
+}
+
+/** The process, or the system, has no file descriptor left: only `open` fails so, and nothing has happened. */
+export function isNoDescriptor(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === "EMFILE" || code === "ENFILE";
 }
 
 export function closedError(directory: string): VarveError {
