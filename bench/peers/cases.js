@@ -54,7 +54,7 @@ export const CASES = [
     title: "append 1 KiB one by one, one at a time, sync",
     durability: "sync",
     messageBytes: KIB,
-    messages: { varve: 4096, [OVERWRITE]: 4096, [OVERWRITE_BLOCKING]: 4096 },
+    messages: { varve: 8192, [OVERWRITE]: 8192, [OVERWRITE_BLOCKING]: 8192 },
     bare: [OVERWRITE, OVERWRITE_BLOCKING],
     targets: [{ against: OVERWRITE, least: 0.8 }],
   },
