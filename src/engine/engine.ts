@@ -498,7 +498,11 @@ export class Engine implements ReaderContext {
     this.#syncTimer = undefined;
     this.#syncing ??= this.#syncOnce().finally(() => {
       this.#syncing = undefined;
-      if (this.#failure !== undefined) return;
+      if (this.#failure !== undefined) {
+        // What was written while this sync was under way, before a write failed, will not be synced any more.
+        this.#abandon(this.#unknown(this.#failure));
+        return;
+      }
       if (this.#waiting.some(wantsSync)) this.clock.defer(this.#syncNext);
       else this.#syncLater();
     });

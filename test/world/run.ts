@@ -7,12 +7,14 @@ import { rmSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { awake } from "../support/awake.js";
 import { Seeded } from "../support/seeded.js";
+import { faults } from "./faults.js";
 import { full } from "./full.js";
 import { kill } from "./kill.js";
 import { power } from "./power.js";
+import { descriptors, files } from "./limits.js";
 import { makeFolder, type Outcome, type Stage } from "./rounds.js";
 
-const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = { kill, power, full };
+const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = { kill, power, full, files, descriptors, faults };
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
