@@ -114,10 +114,10 @@ export class SparseIndex {
     this.#entries.push(offset, position, timestamp);
   }
 
-  /** Position of the last noted batch that starts at or below an offset; undefined when none does. */
-  position(offset: number): number | undefined {
+  /** Base offset and position of the last noted batch that starts at or below an offset; undefined when none does. */
+  batchBefore(offset: number): { readonly offset: number; readonly position: number } | undefined {
     const at = this.#floor(0, offset);
-    return at < 0 ? undefined : this.#entries[at + 1];
+    return at < 0 ? undefined : { offset: this.#entries[at]!, position: this.#entries[at + 1]! };
   }
 
   /** Offset of the last noted batch that starts before a time; undefined when none does. */

@@ -316,10 +316,10 @@ export class StreamReader {
     this.#runPosition = run.position;
     this.#runOffset = run.first;
     if (this.#wanted > run.first) {
-      const position = run.index?.position(this.#wanted);
-      if (position !== undefined) {
-        this.#runPosition = position;
-        this.#runOffset = run.index!.entries[run.index!.entries.indexOf(position) - 1] ?? run.first;
+      const batch = run.index?.batchBefore(this.#wanted);
+      if (batch !== undefined) {
+        this.#runPosition = batch.position;
+        this.#runOffset = batch.offset;
       }
     }
   }
