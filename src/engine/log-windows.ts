@@ -32,9 +32,14 @@ export class LogWindows {
       const { from, to, buffer, start, done } = reading;
       await done;
       reading = this.#read(file, refs, to, count);
-      // Should the visit fail, the read that is then under way has nobody left to report to.
-      reading?.done.catch(() => {});
-      await visit(refs.slice(from, to), buffer, start);
+      const finished = reading?.done.catch(() => {});
+      try {
+        await visit(refs.slice(from, to), buffer, start);
+      } catch (error) {
+        // The buffers are the next call's as soon as this one has failed: nothing may be on its way into them.
+        await finished;
+        throw error;
+      }
     }
   }
 
