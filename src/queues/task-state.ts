@@ -526,8 +526,11 @@ export class TaskState implements QueueState {
   }
 
   /** The dead letter of a task, from its record: what it was, and why it died. */
-  async letterOf(task: Outstanding, error: string): Promise<RecordParts> {
-    const record = await this.#recordAt(task.offset);
+  letterOf(task: Outstanding, error: string): Promise<RecordParts> {
+    return this.#atRecord(task.offset, (record) => this.#letter(task, record, error));
+  }
+
+  #letter(task: Outstanding, record: RecordCursor, error: string): RecordParts {
     const attributes = decodeTaskAttributes(record.attributes());
     const { wallMs } = this.#engine.time();
     const failures = [
@@ -557,7 +560,7 @@ export class TaskState implements QueueState {
     if (this.#looked.offset === offset) return this.#looked.timestamp;
     let timestamp: number;
     try {
-      ({ timestamp } = await this.#recordAt(offset));
+      timestamp = await this.#atRecord(offset, (record) => record.timestamp);
     } catch {
       timestamp = this.tasks.timestampAt(offset);
     }
@@ -565,20 +568,18 @@ export class TaskState implements QueueState {
     return timestamp;
   }
 
-  async #recordAt(offset: number): Promise<RecordCursor> {
+  /** Has a record used in the turn in which it is found: the memory that it stands in may be taken away after that. */
+  async #atRecord<T>(offset: number, use: (record: RecordCursor) => T): Promise<T> {
     const reader = new StreamReader(this.tasks, this.#engine, offset);
     for (;;) {
       const found = reader.next(offset + 1);
-      if (found === "record" && reader.record.offset === offset) return reader.record;
+      if (found === "record" && reader.record.offset === offset) return use(reader.record);
       if (found === "end") throw this.#missing(offset);
       await reader.load();
     }
   }
 
-  /**
-   * Moves a task, reserved by the caller, to the dead letters. Resolves when that is committed.
-   * @param settle told the outcome instead, when given: for a caller that waits for it
-   */
+  /** Moves a task, reserved by the caller, to the dead letters. Resolves when that is committed. */
   bury(task: Outstanding, error: string, durability: Durability): Promise<void> {
     return this.#engine.finishing(this.#bury(task, error, durability));
   }
@@ -593,26 +594,22 @@ export class TaskState implements QueueState {
       throw failure;
     }
     await new Promise<void>((resolve, reject) => {
-      const stage = () => {
-        try {
-          engine.begin(recordBytesMax(letter), 1, SETTLE_BYTES_MAX, true);
-          this.stageBury(task, letter);
-        } catch (failure) {
+      try {
+        engine.begin(recordBytesMax(letter), 1, SETTLE_BYTES_MAX, true);
+        this.stageBury(task, letter);
+      } catch (failure) {
+        task.reserved = false;
+        throw failure;
+      }
+      engine.add({
+        durability,
+        apply: () => this.buried(task),
+        settle: resolve,
+        fail: (failure) => {
           task.reserved = false;
-          reject(failure as Error);
-          return;
-        }
-        engine.add({
-          durability,
-          apply: () => this.buried(task),
-          settle: resolve,
-          fail: (failure) => {
-            task.reserved = false;
-            reject(failure);
-          },
-        });
-      };
-      stage();
+          reject(failure);
+        },
+      });
     });
   }
 
