@@ -20,7 +20,9 @@ void test("a write that fails while a sync is under way leaves no call without a
     const write = async (writer: number): Promise<void> => {
       for (let index = 0; index < APPENDS; index++) {
         try {
-          await log.append(`${writer} ${index}`, { durability: writer === 0 || (writer + index) % 2 === 0 ? "async" : "sync" });
+          await log.append(`${writer} ${index}`, {
+            durability: writer === 0 || (writer + index) % 2 === 0 ? "async" : "sync",
+          });
         } catch (error) {
           if (!isVarveError(error)) throw error;
           failures++;

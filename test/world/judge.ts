@@ -19,6 +19,8 @@ import type { Entry, Intent } from "./journal.js";
 /** Codes with which a call may fail without having been refused. */
 const UNKNOWN = new Set(["ERR_OUTCOME_UNKNOWN"]);
 const PROBLEMS_MAX = 20;
+/** How often in a row the judge may find nothing although there are tasks. */
+const IDLE_ROUNDS_MAX = 50;
 /** Clocks are rounded to milliseconds. */
 const ROUNDING_MS = 2;
 
@@ -226,7 +228,10 @@ export class Judge {
       this.#show(offset, id);
     }
     this.#check(count === records.size, () => `the log's count is ${count}, but it has ${records.size} records`);
-    this.#check(head <= this.#trimMost, () => `the log begins at ${head}, but was trimmed to ${this.#trimMost} at most`);
+    this.#check(
+      head <= this.#trimMost,
+      () => `the log begins at ${head}, but was trimmed to ${this.#trimMost} at most`,
+    );
     this.#next = next;
     const jobs = await mq.openTask("jobs", TASK_OPTIONS);
     const { ready, scheduled, leased, dead } = countsOf(await jobs.stats());
@@ -234,9 +239,15 @@ export class Judge {
     // All leases run out, whoever held them.
     await clock.pass(60_000);
     const tasks = new Map<string, number>();
-    for (;;) {
+    for (let idle = 0; idle < IDLE_ROUNDS_MAX; ) {
       const batch = await jobs.dequeueBatch({ max: 1000, lease: "1d" });
-      if (batch.length === 0) break;
+      if (batch.length === 0) {
+        const now = countsOf(await jobs.stats());
+        if (now.ready + now.scheduled === 0 && now.leased === tasks.size) break;
+        // Timers go off only while time passes.
+        idle++;
+        await clock.pass(1000);
+      }
       for (const { payload, attempt } of batch) {
         const id = idOf(payload);
         this.#check(!tasks.has(id), () => `${id} was delivered twice under one lease`);

@@ -1,7 +1,7 @@
 /** A process is killed under load, again and again, on one directory, and after every round the directory is judged. */
 
-import { setTimeout as sleep } from "node:timers/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { nowMs } from "./journal.js";
 import { Judge } from "./judge.js";
 import { journalOf, judgeCopy, type Outcome, type Stage, startWorker } from "./rounds.js";

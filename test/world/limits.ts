@@ -82,7 +82,9 @@ export async function files(stage: Stage): Promise<Outcome> {
     await judgeCopy(judge, plan.directory, folder, { kind: "kill" }, undefined, options);
     acknowledged += judge.acknowledged;
   }
-  return { line: `${trials} limits on the size of files, ${acknowledged} calls acknowledged; failed with ${list(codes)}` };
+  return {
+    line: `${trials} limits on the size of files, ${acknowledged} calls acknowledged; failed with ${list(codes)}`,
+  };
 }
 
 export async function descriptors(stage: Stage): Promise<Outcome> {

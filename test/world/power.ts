@@ -3,8 +3,8 @@
  * synced is gone. The journals lie outside.
  */
 
-import { setTimeout as sleep } from "node:timers/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Durability } from "../../src/index.js";
 import type { Child } from "../support/child.js";
 import { nowMs } from "./journal.js";

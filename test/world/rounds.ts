@@ -21,7 +21,6 @@ export interface Stage {
   readonly folder: string;
   /** How many times as much is done as by default. */
   readonly scale: number;
-  log(text: string): void;
 }
 
 export function makeFolder(part: string): string {

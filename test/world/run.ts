@@ -10,11 +10,18 @@ import { Seeded } from "../support/seeded.js";
 import { faults } from "./faults.js";
 import { full } from "./full.js";
 import { kill } from "./kill.js";
-import { power } from "./power.js";
 import { descriptors, files } from "./limits.js";
+import { power } from "./power.js";
 import { makeFolder, type Outcome, type Stage } from "./rounds.js";
 
-const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = { kill, power, full, files, descriptors, faults };
+const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = {
+  kill,
+  power,
+  full,
+  files,
+  descriptors,
+  faults,
+};
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -32,7 +39,7 @@ if (strange !== undefined || !Number.isSafeInteger(seed) || !(scale > 0)) {
 for (const name of chosen) {
   const folder = makeFolder(name);
   const startedMs = performance.now();
-  const stage = { random: new Seeded(seed), folder, scale, log: (text: string) => console.log(`  ${name}: ${text}`) };
+  const stage = { random: new Seeded(seed), folder, scale };
   try {
     const outcome = await awake(() => (PARTS[name] as (stage: Stage) => Promise<Outcome>)(stage));
     rmSync(folder, { recursive: true, force: true });
