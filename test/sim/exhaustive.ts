@@ -13,6 +13,15 @@ export interface Sweep {
 const FAILURES_MAX = 5;
 const EVERY_END: readonly End[] = ["kill", ...CRASH_POLICIES];
 
+const FAULT = { sticky: false, written: 0, reverted: false, short: false };
+/** What each call meets in turn: fails, fails for good and keeps nothing, finds the disk full, takes a part. */
+export const FAULTS: readonly Omit<Fault, "call">[] = [
+  { ...FAULT, errno: "EIO" },
+  { ...FAULT, errno: "EIO", sticky: true, written: 1_000_000, reverted: true },
+  { ...FAULT, errno: "ENOSPC", written: 8 },
+  { ...FAULT, errno: "EIO", written: 5, short: true },
+];
+
 /** A workload of one round, then a second one for whatever is to be met on the way back. */
 export function smallPlan(seed: number, steps: number): Plan {
   const plan = drawPlan(seed, { rounds: 2, steps });

@@ -337,6 +337,24 @@ export class Model {
     this.#adopt(seen);
   }
 
+  /** A queue on a disk that lied: every message is one that was sent there, stands once, and where it was shown. */
+  suspected(queue: SeenLog | SeenTasks): void {
+    const found = new Set<Item>();
+    const see = (offset: number, number: number | undefined, shown: Map<number, number> | undefined) => {
+      const item = this.#known(queue.name, offset, number);
+      if (item === undefined) return;
+      if (found.has(item)) this.#violate(`${queue.name}: message ${item.number} stands twice, now at ${offset}`);
+      found.add(item);
+      if (shown !== undefined) this.#show(queue.name, shown, offset, item.number);
+    };
+    if ("records" in queue) {
+      for (const { offset, item } of queue.records) see(offset, item, this.#log(queue.name).shown);
+    } else {
+      for (const { offset, item } of queue.live) see(offset, item, this.#queue(queue.name).shown);
+      for (const { id, item } of queue.dead) see(id, item, undefined);
+    }
+  }
+
   #recoveredLog(name: string, seen: SeenLog | undefined, ending: Ending, found: Found): void {
     const log = this.#log(name);
     const head = seen?.head ?? 0;

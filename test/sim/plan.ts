@@ -1,5 +1,5 @@
 import type { Durability } from "../../src/index.js";
-import { CRASH_POLICIES, type CrashPolicy, type HoleFilling } from "./sim-disk.js";
+import { type CallKind, CRASH_POLICIES, type CrashPolicy, type HoleFilling } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
 
 /** How often each kind of step is drawn. */
@@ -30,6 +30,8 @@ const STEP_WEIGHTS = {
   wall: 0.3,
 } as const;
 
+const ASTRAY_BYTES = [0, 0, 0, -512, 512, 4096, 8, -64];
+
 export type StepKind = keyof typeof STEP_WEIGHTS;
 const STEP_KINDS = Object.keys(STEP_WEIGHTS) as StepKind[];
 
@@ -49,8 +51,10 @@ export interface Step {
 }
 
 export interface Fault {
-  /** Disk call from the beginning of the round. */
+  /** Disk call from the beginning of the round ... */
   readonly call: number;
+  /** ... counting only those of this kind. */
+  readonly on?: CallKind;
   readonly errno: string;
   readonly sticky: boolean;
   /** Bytes that a failing write still takes. */
@@ -58,6 +62,14 @@ export interface Fault {
   readonly reverted: boolean;
   /** Takes only `written` bytes of a write, without an error. */
   readonly short: boolean;
+}
+
+/** A write that seems to succeed: the platter gets it nowhere, or in the wrong place. */
+export interface Astray {
+  /** Which write from when the directory is open. */
+  readonly write: number;
+  /** How far from where it should be; 0: nowhere. */
+  readonly byBytes: number;
 }
 
 export type End = CrashPolicy | "kill";
@@ -79,6 +91,11 @@ export interface Round {
   readonly downMs: number;
   /** Space on the disk; 0 for no limit. */
   readonly capacityBytes: number;
+  /**
+   * The power is cut at the end of this round, and only what a lying disk must not do either is asked of what is left:
+   * nothing is wrong, and nothing is missing in between in silence. It is the last round.
+   */
+  readonly astray?: Astray;
 }
 
 export interface TaskRules {
@@ -124,15 +141,49 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
   const rounds = Array.from({ length: limits.rounds ?? random.between(3, 10) }, () => {
     return drawRound(random, profile, weights, limits.steps ?? random.pick([5, 20, 40, 80]));
   });
-  return {
+  const plan = {
     seed,
-    durability: random.pick(["sync", "async"]),
+    durability: random.pick(["sync", "async"] as const),
     syncIntervalMs: random.pick([1, 50, 500]),
     cacheBytes: random.pick([512, 1024, 4096]) * 1024,
     logs,
     tasks,
     rounds,
   };
+  // What has been added since comes last, so that seeds go on meaning what they meant, as far as that can be.
+  if (random.chance(0.1)) return goAstray(plan, random);
+  if (random.chance(0.1)) return relax(plan, random);
+  return random.chance(0.15) ? aim(plan, random) : plan;
+}
+
+/** A directory in sync mode most of whose clients do not wait, and whose power fails. */
+function relax(plan: Plan, random: SimRandom): Plan {
+  const rounds = plan.rounds.map((round): Round => {
+    const steps = round.steps.map((step): Step => ({ ...step, mode: random.chance(0.9) ? "async" : "sync" }));
+    return { ...round, steps, close: false, end: random.pick(CRASH_POLICIES) };
+  });
+  return { ...plan, durability: "sync", syncIntervalMs: random.pick([50, 500]), rounds };
+}
+
+/** Fails calls of the kinds that matter most. */
+function aim(plan: Plan, random: SimRandom): Plan {
+  const rounds = plan.rounds.map((round): Round => {
+    if (random.chance(0.5)) return round;
+    const on = random.pick(["sync", "sync", "sync", "syncDirectory", "writeSync", "write", "read"] as const);
+    const call = random.between(1, random.pick([3, 10, 30]));
+    const fault = { ...drawFault(random), errno: random.pick(["EIO", "EIO", "ENOSPC"]), on, call, short: false };
+    return { ...round, haltAtCall: random.chance(0.5) ? 0 : round.haltAtCall, faults: [fault] };
+  });
+  return { ...plan, rounds };
+}
+
+/** Ends a plan with a round whose disk lies about one write. */
+function goAstray(plan: Plan, random: SimRandom): Plan {
+  const last = plan.rounds[plan.rounds.length - 1]!;
+  const astray = { write: random.between(1, random.pick([3, 10, 30])), byBytes: random.pick(ASTRAY_BYTES) };
+  const quiet = { haltAtCall: 0, faults: [], close: random.chance(0.3), capacityBytes: 0 };
+  const end = last.end === "kill" ? "none" : last.end;
+  return { ...plan, rounds: [...plan.rounds.slice(0, -1), { ...last, ...quiet, end, astray }] };
 }
 
 type Profile = { faults: boolean; full: boolean; big: number; overrides: boolean; pipelined: number; kills: number };

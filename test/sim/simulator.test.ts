@@ -10,7 +10,7 @@ import { Stream } from "../../src/storage/stream.js";
 import { Wal } from "../../src/storage/wal.js";
 import { scaled } from "../support/scale.js";
 import { flipBits } from "./bit-flips.js";
-import { endAtEveryCall, failEveryCall, type Sweep, smallPlan } from "./exhaustive.js";
+import { endAtEveryCall, FAULTS, failEveryCall, type Sweep, smallPlan } from "./exhaustive.js";
 import { drawPlan } from "./plan.js";
 import { runJob } from "./run.js";
 
@@ -41,14 +41,7 @@ test("the process may end at any disk call, in any way, and again while it recov
 });
 
 test("any disk call may fail", async () => {
-  const common = { sticky: false, written: 0, reverted: false, short: false };
-  const faults = [
-    { ...common, errno: "EIO" },
-    { ...common, errno: "EIO", sticky: true, written: 1_000_000, reverted: true },
-    { ...common, errno: "ENOSPC", written: 8 },
-    { ...common, errno: "EIO", written: 5, short: true },
-  ];
-  assertSound(await failEveryCall(smallPlan(3, 8), faults, 3));
+  assertSound(await failEveryCall(smallPlan(3, 8), FAULTS, 3));
 });
 
 test("a flipped bit changes nothing or is noticed", async () => {

@@ -5,6 +5,7 @@
  */
 
 import { type ResolvedOpenOptions, resolveOpenOptions } from "../../src/api/options.js";
+import type { CatalogEntry } from "../../src/engine/catalog.js";
 import { openError, prepareDirectory } from "../../src/engine/directory.js";
 import type { Engine, EnginePlatform } from "../../src/engine/engine.js";
 import { type OpenedDirectory, openDirectory } from "../../src/engine/recovery.js";
@@ -18,7 +19,7 @@ import {
 } from "../../src/index.js";
 import { kinds } from "../../src/queues/kinds.js";
 import { TaskPhase } from "../../src/queues/ledger.js";
-import { LogState } from "../../src/queues/log-state.js";
+import type { LogState } from "../../src/queues/log-state.js";
 import { EmbeddedMessageQueue } from "../../src/queues/message-queue.js";
 import { decodeTaskAttributes } from "../../src/queues/task-record.js";
 import { TaskState } from "../../src/queues/task-state.js";
@@ -28,7 +29,7 @@ import type { Stream } from "../../src/storage/stream.js";
 import { StreamReader } from "../../src/storage/stream-reader.js";
 import { type Commit, type Ending, Model, type SeenLog, type SeenTask, type SeenTasks } from "./model.js";
 import { itemOf, payloadOf } from "./payload.js";
-import type { Plan, Round, Step } from "./plan.js";
+import type { Astray, Fault, Plan, Round, Step } from "./plan.js";
 import { SimClock } from "./sim-clock.js";
 import { SimDisk } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
@@ -104,6 +105,14 @@ export class Simulator {
     | undefined;
   /** The directory was closed in order. */
   #closed = false;
+  /** Faults on calls of one kind, and how many of those are still to come. */
+  #aimed: { readonly fault: Fault; left: number }[] = [];
+  /** Writes until the one that goes astray, and whether that has come. */
+  #writesLeft = 0;
+  #astray: Astray | undefined;
+  #astrayMet = false;
+  /** Up to where the log of the life before said that it was durable. */
+  vouchedLsn = 0;
 
   constructor(plan: Plan, trace: ((line: string) => void) | undefined) {
     this.#plan = plan;
@@ -120,9 +129,12 @@ export class Simulator {
     try {
       for (const [index, round] of this.#plan.rounds.entries()) {
         this.#note(`-- round ${index}, ends with ${round.close ? "close, " : ""}${round.end}`);
+        this.#astray = round.astray;
         await this.#round(round);
+        if (this.#astrayMet) break;
       }
-      if (liveness) await this.#liveness();
+      if (this.#astrayMet) await this.#suspect();
+      else if (liveness) await this.#liveness();
     } catch (error) {
       if (!(error instanceof Violated))
         violations.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -151,6 +163,7 @@ export class Simulator {
     if (await this.#open()) {
       await this.#audit();
       if (round.fromOpen) this.#schedule(round);
+      this.#writesLeft = round.astray?.write ?? 0;
       for (const step of round.steps) {
         if (disk.halted) break;
         await this.#step(step);
@@ -159,13 +172,17 @@ export class Simulator {
       if (round.close && !disk.halted) await this.#close();
     }
     await this.#end(round);
+    this.#writesLeft = 0;
+    this.#aimed = [];
   }
 
   #schedule({ haltAtCall, haltWritten, faults }: Round): void {
     const { disk } = this;
     const base = disk.calls;
     if (haltAtCall > 0) disk.haltAt(base + haltAtCall, haltWritten);
-    for (const { call, errno, sticky, written, reverted, short } of faults) {
+    this.#aimed = faults.flatMap((fault) => (fault.on === undefined ? [] : [{ fault, left: fault.call }]));
+    for (const { call, on, errno, sticky, written, reverted, short } of faults) {
+      if (on !== undefined) continue;
       if (short) disk.shortWriteAt(base + call, Math.max(1, written));
       else disk.failAt(base + call, { errno, sticky, written, pages: reverted ? "reverted" : "kept" });
     }
@@ -201,6 +218,7 @@ export class Simulator {
   /** The disk is well again. */
   #soften(): void {
     this.disk.clearFaults();
+    this.#aimed = [];
     this.disk.capacityBytes = Number.POSITIVE_INFINITY;
   }
 
@@ -252,6 +270,10 @@ export class Simulator {
     this.#halted.push(this.disk.halted);
     this.#faults += this.disk.faulted.length;
     this.disk.halt();
+    // A kill leaves entries that are not durable as well.
+    if (this.#engine !== undefined) {
+      this.vouchedLsn = this.#witness.vouchedLsn(end === "kill" ? this.#engine.lsn : this.#engine.durableLsn);
+    }
     this.#checkpoints += this.#engine?.checkpoints ?? 0;
     this.#commits += this.#engine?.commits ?? 0;
     this.#calls += this.disk.calls;
@@ -297,8 +319,59 @@ export class Simulator {
   #watchDisk(): void {
     this.disk.onCall = (kind, path, call) => {
       this.#mix(`${kind} ${path}`);
+      for (const aimed of this.#aimed) {
+        const { on, errno, sticky, written, reverted } = aimed.fault;
+        if (on !== kind || --aimed.left !== 0) continue;
+        this.disk.failAt(call, { errno, sticky, written, pages: reverted ? "reverted" : "kept" });
+      }
+      if ((kind === "write" || kind === "writeSync") && this.#writesLeft > 0 && --this.#writesLeft === 0) {
+        this.#sendAstray(path, call);
+      }
       this.#trace?.(`   ${call} ${kind} ${path}`);
     };
+  }
+
+  // ----------------------------------------------------------------------------------------------------- a lying disk
+
+  #sendAstray(path: string, call: number): void {
+    const { byBytes } = this.#astray!;
+    this.#note(`${path}: ${byBytes === 0 ? "lost" : `astray by ${byBytes}`}`);
+    if (byBytes === 0) this.disk.loseWriteAt(call);
+    else this.disk.misdirectWriteAt(call, byBytes);
+    this.#astrayMet = true;
+  }
+
+  /**
+   * What a disk that lied about one write left may be refused, or reported as damaged when it is read. It may have lost the
+   * last commits, as no one can tell. It is never wrong, and nothing is missing from the midst of it in silence.
+   */
+  async #suspect(): Promise<void> {
+    this.#note("-- suspect");
+    this.#soften();
+    const isDamage = (error: unknown) => isVarveError(error, "ERR_CORRUPT");
+    this.#ending = undefined;
+    try {
+      await this.#await(this.#openOnce());
+      const engine = this.#engine!;
+      // Another write may have been hit by a misdirected one, and that may be the one that vouched.
+      if (this.#astray!.byBytes === 0 && engine.lsn < this.vouchedLsn) {
+        this.#model.unexpected(
+          `entry ${this.vouchedLsn} was durable; the log was cut at ${engine.lsn}, and that was all`,
+        );
+      }
+      for (const difference of this.#witness.differences(engine, isDamage)) this.#model.unexpected(difference);
+      for (const entry of engine.catalog.entries) {
+        const found = await this.#await(this.#lookAt(engine, entry)).catch((error: unknown) => {
+          if (!isDamage(error)) throw error;
+          this.#note(describeError(error));
+        });
+        if (found !== undefined) this.#model.suspected(found);
+      }
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+      this.#note(describeError(error));
+    }
+    this.#check();
   }
 
   // ---------------------------------------------------------------------------------------------------------- compare
@@ -334,17 +407,24 @@ export class Simulator {
     const logs: SeenLog[] = [];
     const tasks: SeenTasks[] = [];
     for (const entry of engine.catalog.entries) {
-      const state = engine.catalog.load(entry);
-      if (state instanceof LogState) {
-        const { stream, name } = state;
-        const records: SeenLog["records"][number][] = [];
-        await eachRecord(engine, stream, stream.head, ({ offset }, item) => void records.push({ offset, item }));
-        logs.push({ name: `log/${name}`, head: stream.head, next: stream.next, records });
-      } else if (state instanceof TaskState) {
-        tasks.push(await lookAtTasks(engine, state));
-      }
+      const found = await this.#lookAt(engine, entry);
+      if ("records" in found) logs.push(found);
+      else tasks.push(found);
     }
     return { logs, tasks };
+  }
+
+  async #lookAt(engine: Engine, entry: CatalogEntry): Promise<SeenLog | SeenTasks> {
+    const state = engine.catalog.load(entry);
+    if (state instanceof TaskState) return await lookAtTasks(engine, state);
+    const { stream, name } = state as LogState;
+    const records: SeenLog["records"][number][] = [];
+    await eachRecord(engine, stream, stream.head, ({ offset }, item) => void records.push({ offset, item }));
+    const expected = stream.recordsBetween(stream.head, stream.next);
+    if (records.length !== expected) {
+      this.#model.unexpected(`log/${name} should hold ${expected} records; ${records.length} can be read`);
+    }
+    return { name: `log/${name}`, head: stream.head, next: stream.next, records };
   }
 
   #check(): void {
@@ -738,10 +818,10 @@ export class Simulator {
     const always = ["ERR_STALE_LEASE", "ERR_TOO_LARGE", "ERR_CLOSED", "ERR_OVERLOADED", "ERR_OFFSET_OUT_OF_RANGE"];
     if (always.includes(code)) return code;
     const faulty = this.disk.faulted.length > 0;
-    const full = Number.isFinite(this.disk.capacityBytes) || this.disk.faulted.length > 0;
+    const full = Number.isFinite(this.disk.capacityBytes) || faulty;
     if (code === "ERR_DISK_FULL" && full) return code;
     if (code === "ERR_ACCESS" && what === "open" && faulty) return code;
-    if (["ERR_READ_ONLY", "ERR_OUTCOME_UNKNOWN", "ERR_IO"].includes(code) && full) return code;
+    if (["ERR_READ_ONLY", "ERR_OUTCOME_UNKNOWN", "ERR_IO"].includes(code) && faulty) return code;
     this.#model.unexpected(
       `${what} failed with ${describeError(error)}${faulty ? ` after a fault of ${this.disk.faulted}` : ""}`,
     );
@@ -861,11 +941,18 @@ async function eachRecord(
   visit: (record: RecordCursor, item: number | undefined) => void,
 ): Promise<void> {
   const reader = new StreamReader(stream, engine, from);
-  for (;;) {
+  for (let last = 0; ; ) {
     const found = reader.next(stream.next);
     if (found === "end") return;
-    if (found === "load") await reader.load();
-    else visit(reader.record, itemOf(reader.record.payload()));
+    if (found === "load") {
+      await reader.load();
+      continue;
+    }
+    const { offset, timestamp } = reader.record;
+    if (timestamp < last)
+      throw new Error(`${stream.directory}: the time falls from ${last} to ${timestamp} at ${offset}`);
+    last = timestamp;
+    visit(reader.record, itemOf(reader.record.payload()));
   }
 }
 

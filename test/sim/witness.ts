@@ -13,16 +13,21 @@ export class Witness {
   /** Queue id -> its states, by the log sequence number that made them. */
   readonly #states = new Map<number, { lsn: number; state: string }[]>();
   #lsn = 0;
+  /** Entries of this life, and up to where each says that the log was durable. */
+  #vouchers: { readonly lsn: number; readonly watermark: number }[] = [];
 
   /** Starts to watch an engine that has just been opened; what it holds now is what was recovered. */
   watch(engine: Engine): void {
     this.#states.clear();
     this.#lsn = -1;
+    this.#vouchers = [];
     for (const entry of engine.catalog.entries) engine.catalog.load(entry);
     this.#note(engine);
     const flush = engine.flush.bind(engine);
     engine.flush = () => {
+      const { lsn, durableLsn: watermark } = engine;
       flush();
+      if (engine.lsn > lsn) this.#vouchers.push({ lsn: engine.lsn, watermark });
       this.#note(engine);
     };
     // What is woken after an entry may stage the next one at once; the state in between is the one that counts.
@@ -35,14 +40,28 @@ export class Witness {
     };
   }
 
-  /** The states as of an entry which a recovered engine does not have, in words. */
-  differences(engine: Engine): string[] {
+  /** The entry up to which the log must be read back, or be called damaged, if all entries up to `lsn` are there but one. */
+  vouchedLsn(lsn: number): number {
+    return Math.max(0, ...this.#vouchers.filter((each) => each.lsn <= lsn).map((each) => each.watermark));
+  }
+
+  /**
+   * The states as of an entry which a recovered engine does not have, in words.
+   * @param damaged the queue may be passed over because it is known to be damaged
+   */
+  differences(engine: Engine, damaged: (error: unknown) => boolean = () => false): string[] {
     const differences: string[] = [];
     if (engine.lsn > this.#lsn) return [];
     for (const [id, states] of this.#states) {
       const expected = states.findLast((each) => each.lsn <= engine.lsn)?.state;
       const entry = engine.catalog.byId(id);
-      const state = entry === undefined ? undefined : describe(engine.catalog.load(entry));
+      let state: string | undefined;
+      try {
+        state = entry === undefined ? undefined : describe(engine.catalog.load(entry));
+      } catch (error) {
+        if (!damaged(error)) throw error;
+        continue;
+      }
       if (state !== expected) {
         differences.push(`queue ${id} ${entry?.name} at entry ${engine.lsn}:\n  was ${expected}\n  is  ${state}`);
       }

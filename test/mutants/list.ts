@@ -1,0 +1,14 @@
+import { checkpointMutants } from "./checkpoint.js";
+import { commitMutants } from "./commit.js";
+import { logMutants } from "./log.js";
+import type { Mutant } from "./mutant.js";
+import { readMutants } from "./read.js";
+import { taskMutants } from "./tasks.js";
+
+export const mutants: readonly Mutant[] = [
+  ...commitMutants,
+  ...logMutants,
+  ...checkpointMutants,
+  ...readMutants,
+  ...taskMutants,
+];

@@ -1,0 +1,147 @@
+/** The log on disk: how it is written, read back and judged. */
+
+import { type Mutant, simulator } from "./mutant.js";
+
+const wal = "src/storage/wal.ts";
+const reader = "src/storage/wal-reader.ts";
+const recovery = "src/engine/recovery.ts";
+
+export const logMutants: readonly Mutant[] = [
+  {
+    name: "the log is not synced",
+    file: wal,
+    search: "      this.syncs++;\n      await wal.file.sync();",
+    replacement: "      this.syncs++;",
+    breaks: "what was acknowledged in sync mode survives a power cut",
+    killer: simulator,
+  },
+  {
+    name: "the name of a new log file is not synced",
+    file: wal,
+    search: "      if (wal.unnamed) {",
+    replacement: "      if (false) {",
+    breaks: "what was acknowledged in sync mode survives a power cut, also in a new log file",
+    killer: simulator,
+  },
+  {
+    name: "a part of a write is taken for the whole",
+    file: wal,
+    search: "      done += written;",
+    replacement: "      done = length;",
+    breaks: "a short write is gone on with",
+    killer: simulator,
+  },
+  {
+    name: "a failure leaves no mark",
+    file: wal,
+    search: '{FAILED_MARK}`, "create").close();',
+    replacement: '{FAILED_MARK}.tmp`, "create").close();',
+    breaks: "after a failed write offsets that were shown are not given out again",
+    killer: simulator,
+  },
+  {
+    name: "one generation for ever",
+    file: recovery,
+    search: "sources.length > 0 ? end.generationMax + 1 : snapshot.header.generation",
+    replacement: "snapshot.header.generation",
+    breaks: "nothing behind a cut joins up with what is written later",
+    killer: simulator,
+  },
+  {
+    name: "generation, number and chain are not looked at",
+    file: reader,
+    search:
+      "if (header.generation !== generation || header.lsn !== lsn || header.prevCrc !== prevCrc) return undefined;",
+    replacement: "",
+    breaks: "what an earlier life left behind is not taken for a continuation",
+    killer: simulator,
+  },
+  {
+    name: "the generation of a file is not looked at",
+    file: reader,
+    search: ": found.generation !== generation",
+    replacement: ": false",
+    breaks: "a file of an earlier life is not part of the log",
+    killer: simulator,
+  },
+  {
+    name: "the checksum of entries is not looked at",
+    file: reader,
+    search: "if (at < 0 || !entryIsIntact(window.buffer, at, header)) return undefined;",
+    replacement: "if (at < 0) return undefined;",
+    breaks: "a torn entry is none",
+    killer: simulator,
+  },
+  {
+    name: "the checksum of batches is not looked at on replay",
+    file: reader,
+    search: "      if (!batchIsIntact(window.buffer, batch, batchHeader.bytes)) return undefined;\n",
+    replacement: "",
+    breaks: "a torn entry is none, and payloads are what was sent",
+    killer: simulator,
+  },
+  {
+    name: "batches need not be those of their entry",
+    file: reader,
+    search: "    if (bulkCrc !== header.bulkCrc) return undefined;\n",
+    replacement: "",
+    breaks: "a batch that an earlier life left in the place of a torn one is not taken for it",
+    killer: simulator,
+  },
+  {
+    name: "damage is taken for a torn tail",
+    file: reader,
+    search: "          if (header.watermark >= lsn) throw damaged(sources[index]!.path, position, lsn, header.lsn);",
+    replacement: "",
+    breaks: "an entry that was durable and cannot be read is not passed over",
+    killer: simulator,
+  },
+  {
+    name: "a torn tail is taken for damage",
+    file: reader,
+    search: "if (header.watermark >= lsn) throw",
+    replacement: "if (header.lsn > lsn) throw",
+    breaks: "an ordinary power cut leaves a directory that opens",
+    killer: simulator,
+  },
+  {
+    name: "offsets are not passed over after a power cut",
+    file: recovery,
+    search: "stream.skip(lost)",
+    replacement: "void lost",
+    breaks: "an offset that was given out is never given out again",
+    killer: simulator,
+  },
+  {
+    name: "too few offsets are passed over",
+    file: recovery,
+    search: "  return Math.ceil((WAL_FILES_MAX * walFileBytes) / RECORD_BYTES_MIN);",
+    replacement: "  return Math.ceil(RECORD_BYTES_MIN / walFileBytes);",
+    breaks: "an offset that was given out is never given out again",
+    killer: simulator,
+  },
+  {
+    name: "another boot is not noticed",
+    file: recovery,
+    search: 'bootId === "" || header.bootId !== bootId',
+    replacement: 'bootId === ""',
+    breaks: "an offset that was given out is never given out again",
+    killer: simulator,
+  },
+  {
+    name: "what was read back is not made durable",
+    file: recovery,
+    search: "    await wal.sync();\n    const checkpointer",
+    replacement: "    const checkpointer",
+    breaks: "what was found after a crash and shown stays there",
+    killer: simulator,
+  },
+  {
+    name: "the file that follows a snapshot may be missing",
+    file: recovery,
+    search: "if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {",
+    replacement: "if (false) {",
+    breaks: "a missing log file is missed",
+    killer: simulator,
+  },
+];

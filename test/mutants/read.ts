@@ -1,0 +1,65 @@
+/** Reading what stands on disk. */
+
+import { flips, type Mutant, simulator } from "./mutant.js";
+
+const file = "src/storage/stream-reader.ts";
+
+export const readMutants: readonly Mutant[] = [
+  {
+    name: "the checksum of batches is not looked at when reading segments",
+    file,
+    search: "          if (batchIsIntact(buffer, at, header.bytes)) {\n            if (header.baseOffset >= limit)",
+    replacement: "          if (true) {\n            if (header.baseOffset >= limit)",
+    breaks: "a payload is byte for byte what was sent",
+    killer: flips(3),
+  },
+  {
+    name: "the checksum of batches is not looked at when reading the log",
+    file,
+    search: "|| !batchIsIntact(buffer, at, ref.bytes)) {",
+    replacement: ") {",
+    breaks: "a payload is byte for byte what was sent",
+    killer: simulator,
+  },
+  {
+    name: "a damaged batch is passed over in silence",
+    file,
+    search: "          throw damaged(run.segment.path, from, first, header.baseOffset);",
+    replacement: "          return;",
+    breaks: "what cannot be read is reported",
+    killer: flips(3),
+  },
+  {
+    name: "damage at the end of a run is passed over in silence",
+    file,
+    search: "      throw damaged(run.segment.path, this.#runPosition, from, run.next);",
+    replacement: "      void from;",
+    breaks: "what cannot be read is reported",
+    killer: flips(3),
+  },
+  {
+    name: "whose batch it is is not looked at",
+    file,
+    search:
+      "  return header.streamId === streamId && header.baseOffset >= from && header.baseOffset + header.span <= to;",
+    replacement: "  return header.baseOffset >= from && header.baseOffset + header.span <= to;",
+    breaks: "nothing foreign is ever delivered",
+    killer: simulator,
+  },
+  {
+    name: "memory that was used again is read",
+    file,
+    search: "    if (this.#block !== undefined) return this.#block.life === this.#blockLife;",
+    replacement: "    if (this.#block !== undefined) return true;",
+    breaks: "a payload is byte for byte what was sent",
+    killer: simulator,
+  },
+  {
+    name: "a batch that was left half-way is not looked for again",
+    file,
+    search: "    this.record.leave();\n    this.#run = undefined;\n  }\n\n  /** True while",
+    replacement: "    this.record.leave();\n  }\n\n  /** True while",
+    breaks: "no record is passed over",
+    killer: simulator,
+  },
+];
