@@ -787,7 +787,7 @@ export function isNoSpace(error: unknown): boolean {
 
 /** The process, or the system, has no file descriptor left: only `open` fails so, and nothing has happened. */
 export function isNoDescriptor(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
+  const code = (error as NodeJS.ErrnoException | undefined)?.code;
   return code === "EMFILE" || code === "ENFILE";
 }
 

@@ -19,7 +19,7 @@
 import type { Durability, TaskStats } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { TaskConfig } from "../api/options.js";
-import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { type Engine, isNoDescriptor, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
@@ -409,6 +409,8 @@ export class TaskState implements QueueState {
   /** A task whose record cannot be read must not stand in the way of others: it waits. */
   #setAside(task: Outstanding, error: Error): void {
     if (this.ledger.outstanding.get(task.offset) !== task || task.reserved) return;
+    // Want of a file descriptor says nothing about the task.
+    if (isNoDescriptor(error.cause)) return;
     this.ledger.ready.delete(task);
     task.reserved = true;
     this.#engine.logger.error({ queue: this.name, task: task.offset, error }, "a task cannot be read");

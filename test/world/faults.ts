@@ -70,6 +70,7 @@ export async function faults(stage: Stage): Promise<Outcome> {
       total.acknowledged += judge.acknowledged;
       const told = entries.some(
         (entry) =>
+          entry.kind === "logged" ||
           ((entry.kind === "failed" || entry.kind === "trouble") && entry.code !== "ERR_STALE_LEASE") ||
           (entry.kind === "health" && entry.health !== "ok"),
       );

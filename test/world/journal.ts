@@ -43,6 +43,8 @@ export type Note =
   | { readonly kind: "giving"; readonly task: string; readonly attempt: number }
   /** A call that is in no commit's journal lines failed. */
   | { readonly kind: "trouble"; readonly what: string; readonly code: string }
+  /** A warning or an error to the logger. */
+  | { readonly kind: "logged"; readonly message: string }
   /** A sync of a file or folder begins, or has succeeded. */
   | { readonly kind: "syncing" | "synced" }
   /** The event loop came round. */

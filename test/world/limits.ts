@@ -114,6 +114,8 @@ export async function descriptors(stage: Stage): Promise<Outcome> {
     if (end?.kind !== "health" || end.health !== "ok") {
       throw new Error(`trial ${trial}: with descriptors again, the directory is ${JSON.stringify(end)}`);
     }
+    const setAside = entries.find((entry) => entry.kind === "logged" && /task cannot be read/.test(entry.message));
+    if (setAside !== undefined) throw new Error(`trial ${trial}: a task was set aside for want of a descriptor`);
     judge.life(entries, nowMs());
     await judgeCopy(judge, directory, folder, { kind: "kill" });
   }

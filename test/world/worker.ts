@@ -47,7 +47,9 @@ async function run(plan: WorkerPlan): Promise<void> {
   const random = new Seeded(plan.seed);
   let mq: MessageQueue;
   try {
-    const options = { ...OPEN_OPTIONS, durability: plan.durability, ...plan.options };
+    const logged = (_: object, message: string): void => journal.write({ kind: "logged", message });
+    const logger = { debug() {}, info() {}, warn: logged, error: logged };
+    const options = { ...OPEN_OPTIONS, durability: plan.durability, logger, ...plan.options };
     mq = await openOn(plan.directory, options, { boot: plan.boot, journal });
   } catch (error) {
     if (!isVarveError(error)) throw error;
