@@ -142,15 +142,17 @@ export class StreamReader {
    * @throws VarveError `ERR_IO`, `ERR_CORRUPT`
    */
   async load(): Promise<void> {
+    const run = this.#stream.runFor(this.#wanted);
     try {
-      await this.#load();
+      await this.#load(run);
     } catch (error) {
+      // The segment was given up, and perhaps removed, while it was being read: next() finds what has taken its place.
+      if (run !== this.#stream.runFor(this.#wanted)) return;
       throw readError(this.#stream, error);
     }
   }
 
-  async #load(): Promise<void> {
-    const run = this.#stream.runFor(this.#wanted);
+  async #load(run: Run | undefined): Promise<void> {
     if (run !== undefined) {
       if (run !== this.#run) await this.#locate(run);
       // The stream may have changed meanwhile; next() finds out.
