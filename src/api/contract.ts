@@ -115,7 +115,10 @@ export interface LogQueue<I = Bytes, O = Buffer> {
   read(offset: number): Promise<LogRecord<O> | undefined>;
   /** Every record from a point on, then each new one as it is committed. Ends with the signal, or when the queue closes. */
   tail(options?: TailOptions): AsyncIterable<LogRecord<O>>;
-  /** Records in arrays, the fast path for replay. Ends at the end of the log unless `follow` is set. */
+  /**
+   * Records in arrays, the fast path for replay. Ends at the end of the log unless `follow` is set; `ERR_CLOSED` when the
+   * queue closes before that. With `follow`, it ends as a tail does.
+   */
   batches(options?: BatchesOptions): AsyncIterable<LogRecord<O>[]>;
   /** Removes every record below `offset`, durably. Offsets of what remains do not change. Returns the new head. */
   trim(offset: number, options?: CommitOptions): Promise<number>;

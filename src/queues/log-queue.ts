@@ -193,6 +193,12 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     let { mayJump } = start;
     for (;;) {
       if (signal?.aborted === true) return;
+      const { ended } = this.#state;
+      if (ended !== undefined) {
+        // A replay that is cut short must not look like one that came to its end.
+        if (follow) return;
+        throw ended;
+      }
       if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);
       const { visible } = stream;
       const { records, found } = this.#take(reader, maxBytes, start.timestamp);
@@ -203,7 +209,6 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       if (found === "load") {
         await reader.load();
       } else if (found === "end") {
-        if (this.#state.ended !== undefined) return;
         if (!follow) return;
         // Offsets below `visible` may have been passed over: nothing will ever stand there.
         await this.#state.readable(Math.max(reader.position, visible), signal);

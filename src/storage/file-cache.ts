@@ -15,7 +15,7 @@ export interface HeldFile {
  */
 export class FileCache {
   readonly #disk: Disk;
-  readonly #max: number;
+  #max: number;
   /** By path, least recently used first. */
   readonly #open = new Map<string, HeldFile>();
 
@@ -58,7 +58,9 @@ export class FileCache {
     if (held.holders === 0) held.file.close();
   }
 
+  /** Closes all files. Those that are opened for a reader which has not noticed yet are closed when it is done. */
   close(): void {
+    this.#max = 0;
     for (const path of [...this.#open.keys()]) this.drop(path);
   }
 

@@ -89,6 +89,17 @@ export function closeConformance(check: Check): void {
     await Promise.all(refusals);
   });
 
+  check("close: a replay that it cuts short says so, and a tail that it cuts short ends", async ({ mq }) => {
+    const log = await mq.openLog("events");
+    await log.appendBatch(["a", "b", "c"]);
+    const replay = log.batches({ from: "start", maxBytes: 1 })[Symbol.asyncIterator]();
+    const follow = log.batches({ from: "start", maxBytes: 1, follow: true })[Symbol.asyncIterator]();
+    for (const iterator of [replay, follow]) assert.equal((await iterator.next()).value.length, 1);
+    await mq.close();
+    await rejectsWith("ERR_CLOSED", replay.next());
+    assert.deepEqual(await follow.next(), { done: true, value: undefined });
+  });
+
   check("close: leased tasks stay leased, and their tokens stay good", async ({ mq, reopen }) => {
     const jobs = await mq.openTask("jobs", { lease: "1h" });
     await jobs.enqueue("x");
