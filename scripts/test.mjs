@@ -5,10 +5,14 @@
  * are the result. A filter that is part of a test file's path selects files; any other is a pattern for test names. What
  * begins with "-" goes to the runner as it is.
  *
- * VARVE_TEST_CONCURRENCY=n   test files run at once
+ * VARVE_TEST_CONCURRENCY=n   test files run at once (default: as many as there are processors, at least 2)
+ * VARVE_TEST_SCALE=n         makes the sized tests n times as large (1; 10 for a release)
+ * VARVE_TEST_SEED=n          repeats what a failure named
+ * TMPDIR=directory           where the tests work; one in memory, such as /dev/shm, keeps a slow disk out of it
  */
 
 import { spawnSync } from "node:child_process";
+import { availableParallelism } from "node:os";
 import { build, checkNode, fail, install, listFiles, ROOT, step } from "./setup.mjs";
 
 checkNode();
@@ -31,11 +35,10 @@ for (const argument of process.argv.slice(2)) {
   else if (matches.length > 0) for (const file of matches) selected.add(file);
   else flags.push(`--test-name-pattern=${argument}`);
 }
-const concurrency = process.env.VARVE_TEST_CONCURRENCY;
-if (concurrency !== undefined && concurrency !== "") {
-  if (!/^[1-9]\d*$/.test(concurrency)) fail(`VARVE_TEST_CONCURRENCY must be a whole number >= 1; got "${concurrency}"`);
-  flags.push(`--test-concurrency=${concurrency}`);
-}
+// Many tests wait for a disk or for a process most of the time.
+const concurrency = process.env.VARVE_TEST_CONCURRENCY || String(Math.max(2, availableParallelism()));
+if (!/^[1-9]\d*$/.test(concurrency)) fail(`VARVE_TEST_CONCURRENCY must be a whole number >= 1; got "${concurrency}"`);
+flags.push(`--test-concurrency=${concurrency}`);
 
 const chosen = selected.size > 0 ? [...selected] : files;
 step(`running ${chosen.length} of ${files.length} test files on Node ${process.versions.node} ...`);

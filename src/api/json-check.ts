@@ -8,7 +8,7 @@
 import { describeObject, show } from "./show.js";
 
 /** Deeper values are refused, so that neither a cycle nor a deep nest uses up the stack. */
-export const JSON_DEPTH_MAX = 1000;
+const JSON_DEPTH_MAX = 1000;
 
 const PATH_CHARS_MAX = 200;
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;

@@ -17,7 +17,7 @@
 import { assert, VarveError } from "./errors.js";
 import { show } from "./show.js";
 
-export const QUEUE_NAME_BYTES_MAX = 200;
+const QUEUE_NAME_BYTES_MAX = 200;
 
 const NAME_PATTERN = /^[A-Za-z0-9_.:-]+$/;
 const UPPER_CASE = /[A-Z]/;

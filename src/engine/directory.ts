@@ -210,7 +210,7 @@ async function createDirectory(
 }
 
 /** A file that only a directory which has been opened has; undefined when there is none. */
-export function usedFile(disk: Disk, directory: string): string | undefined {
+function usedFile(disk: Disk, directory: string): string | undefined {
   const first = snapshotPath("snap", 0);
   return (
     search(disk, directory, "wal", 0, (name) => Wal.seqOf(name) !== undefined || Wal.isSpare(name)) ??

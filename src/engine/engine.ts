@@ -791,7 +791,7 @@ export function isNoDescriptor(error: unknown): boolean {
   return code === "EMFILE" || code === "ENFILE";
 }
 
-export function closedError(directory: string): VarveError {
+function closedError(directory: string): VarveError {
   return new VarveError("ERR_CLOSED", `${directory} is closed. Open it again to go on.`);
 }
 

@@ -44,7 +44,7 @@ export const TaskOp = {
   Purge: FIRST_QUEUE_OP + 8,
 } as const;
 
-export const LEASE_EXPIRED = "lease expired";
+const LEASE_EXPIRED = "lease expired";
 /** A wall clock that may be set is looked at this often while tasks wait for it. */
 const WALL_CHECK_MS = 1000;
 const DELIVERY_BYTES_MAX = 3 * VARINT_BYTES_MAX + 8;

@@ -34,7 +34,7 @@ export const BATCH_HEADER_BYTES = 40;
  * enough for 64 records of 1 KiB.
  */
 export const BATCH_BYTES_TARGET = 96 * 1024;
-export const BATCH_FORMAT = 1;
+const BATCH_FORMAT = 1;
 
 const FLAG_KEY = 1;
 const FLAG_HEADERS = 2;
@@ -58,7 +58,7 @@ export interface RecordParts {
 const UNCOUNTED_LENGTH_MAX = 4096;
 
 /** Bytes a string or byte array takes as UTF-8, at most. */
-export function bytesMax(value: string | Uint8Array): number {
+function bytesMax(value: string | Uint8Array): number {
   if (typeof value !== "string") return value.length;
   return value.length <= UNCOUNTED_LENGTH_MAX ? value.length * 3 : Buffer.byteLength(value);
 }

@@ -36,12 +36,6 @@ export function getU64(buffer: Uint8Array, position: number): number {
 /** Most bytes that a varint takes. */
 export const VARINT_BYTES_MAX = 8;
 
-export function varintBytes(value: number): number {
-  let bytes = 1;
-  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) bytes++;
-  return bytes;
-}
-
 /** Writes a varint and returns the position behind it. */
 export function putVarint(buffer: Uint8Array, position: number, value: number): number {
   let rest = value;

@@ -19,7 +19,7 @@ import { getU32, putU32, putU64 } from "./bytes.js";
 import { crc32 } from "./crc32.js";
 
 export const SEGMENT_MAGIC = "VARVESEG";
-export const SEGMENT_VERSION = 1;
+const SEGMENT_VERSION = 1;
 export const SEGMENT_HEADER_BYTES = 64;
 
 /** A segment file and what is known of it. */

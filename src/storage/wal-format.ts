@@ -36,7 +36,7 @@ import { getU32, getU64, putU32, putU64 } from "./bytes.js";
 import { crc32 } from "./crc32.js";
 
 export const WAL_MAGIC = "VARVEWAL";
-export const WAL_VERSION = 1;
+const WAL_VERSION = 1;
 /** One page: the first entry starts on a sector of its own. */
 export const FILE_HEADER_BYTES = 4096;
 export const ENTRY_HEADER_BYTES = 56;

@@ -50,7 +50,7 @@ export async function makeExample(directory: string): Promise<Example> {
 }
 
 /** As `hexdump -C` prints it: sixteen bytes a line, `*` for lines of zeros that are left out. */
-export function hexdump(bytes: Buffer, start = 0, end = bytes.length): string {
+function hexdump(bytes: Buffer, start = 0, end = bytes.length): string {
   const lines: string[] = [];
   for (let at = start; at < end; at += 16) {
     const row = bytes.subarray(at, Math.min(at + 16, end));

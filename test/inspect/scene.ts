@@ -19,7 +19,7 @@ export const TRIMMED = 5;
 const SMALL_LOGS = 20;
 export const TASKS = 30;
 
-export function textAt(offset: number): string {
+function textAt(offset: number): string {
   return `record ${offset} ${"abcdefgh".repeat(60)}`;
 }
 

@@ -1,7 +1,7 @@
 import { SimRandom } from "./sim-random.js";
 
 /** Largest filling: what stands behind the number and the size. */
-export const FILLING_BYTES_MAX = 96 * 1024;
+const FILLING_BYTES_MAX = 96 * 1024;
 const NOISE_BYTES = 2 * FILLING_BYTES_MAX;
 
 const noise = new Uint8Array(NOISE_BYTES);

@@ -37,7 +37,7 @@ export interface SimDiskOptions {
 }
 
 /** Thrown at a process that is no more: its disk was taken away by `halt`, `kill` or `crash`. */
-export class ProcessEnded extends Error {
+class ProcessEnded extends Error {
   readonly code = "ESIMENDED";
 }
 

@@ -28,7 +28,7 @@ export interface SizeChange {
   readonly size: number;
 }
 
-export function applyChange(content: SimContent, change: DataChange): void {
+function applyChange(content: SimContent, change: DataChange): void {
   if (change.kind === "bytes") content.write(change.bytes, change.position);
   else content.resize(change.size);
 }
@@ -121,7 +121,7 @@ export interface NameChange {
  * True if `later` cannot be durable without `earlier`: both change the same name or move the same file. Every file
  * system keeps at least this order; a simulation that did not would, for example, give one file two names.
  */
-export function dependsOn(later: NameChange, earlier: NameChange): boolean {
+function dependsOn(later: NameChange, earlier: NameChange): boolean {
   return (
     later.nodes.some((node) => earlier.nodes.includes(node)) ||
     later.entries.some((a) => earlier.entries.some((b) => a.directory === b.directory && a.name === b.name))

@@ -2,7 +2,7 @@
  * How much larger than the default, which suits continuous integration, the sized tests run: `VARVE_TEST_SCALE=10`
  * for a release.
  */
-export const SCALE = positive("VARVE_TEST_SCALE", 1);
+const SCALE = positive("VARVE_TEST_SCALE", 1);
 
 /** `count` at the default scale. */
 export function scaled(count: number): number {
