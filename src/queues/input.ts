@@ -4,6 +4,7 @@ import { isVarveError, VarveError } from "../api/errors.js";
 import { Message } from "../api/message.js";
 import { checkMessageHeaders, checkMessageKey } from "../api/options.js";
 import { formatBytes } from "../api/units.js";
+import type { Engine } from "../engine/engine.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 
 /** Turns what callers pass into the parts of a record, and checks its size. */
@@ -78,6 +79,42 @@ function tooLarge(bytes: number, limit: number): VarveError {
       "Store large objects elsewhere and enqueue their address, or raise maxMessageBytes.",
     { details: { size: bytes, limit } },
   );
+}
+
+/** Makes records their own: a call that waits must not see what its caller does with the arguments meanwhile. */
+function detach(records: readonly RecordParts[]): void {
+  for (const record of records) {
+    if (typeof record.payload !== "string") record.payload = Buffer.from(record.payload);
+    if (record.key !== undefined && typeof record.key !== "string") record.key = Buffer.from(record.key);
+    if (record.headers !== undefined) record.headers = { ...record.headers };
+  }
+}
+
+/**
+ * Parks a call until changes are taken again; then runs `stage`, which may throw.
+ * @param records of the call, which become its own
+ */
+export function park(
+  engine: Engine,
+  bytes: number,
+  records: readonly RecordParts[],
+  stage: () => void,
+  reject: (error: Error) => void,
+): void {
+  detach(records);
+  const run = () => {
+    if (engine.stalled) {
+      engine.park(bytes, run, reject);
+      return;
+    }
+    try {
+      engine.checkOpen();
+      stage();
+    } catch (error) {
+      reject(error as Error);
+    }
+  };
+  engine.park(bytes, run, reject);
 }
 
 /** Upper bound for the records of one commit. */

@@ -27,7 +27,7 @@ import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Change } from "./commit.js";
-import { InputReader, totalBytesMax } from "./input.js";
+import { InputReader, park, totalBytesMax } from "./input.js";
 import { LogOp, type LogState } from "./log-state.js";
 
 /** Bytes read at once by a replay. */
@@ -66,13 +66,13 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       const { durability, key, headers } = resolveAppendOptions(options);
       const parts = this.#input.read(input, key, headers);
       const bytes = recordBytesMax(parts);
-      if (engine.stalled) {
-        engine.park(bytes, () => this.append(input, options).then(resolve, reject), reject);
-        return;
-      }
-      engine.begin(bytes, 1, 0, false);
-      const offset = engine.append(this.#state.stream, parts);
-      engine.add(new ValueOperation(engine.durability(durability), offset, resolve, reject));
+      const stage = () => {
+        engine.begin(bytes, 1, 0, false);
+        const offset = engine.append(this.#state.stream, parts);
+        engine.add(new ValueOperation(engine.durability(durability), offset, resolve, reject));
+      };
+      if (engine.stalled) park(engine, bytes, [parts], stage, reject);
+      else stage();
     });
   }
 
@@ -88,13 +88,13 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       }
       const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
       const bytes = totalBytesMax(records);
-      if (engine.stalled) {
-        engine.park(bytes, () => this.appendBatch(inputs, options).then(resolve, reject), reject);
-        return;
-      }
-      engine.begin(bytes, records.length, 0, false);
-      const offsets = records.map((record) => engine.append(this.#state.stream, record));
-      engine.add(new ValueOperation(engine.durability(durability), offsets, resolve, reject));
+      const stage = () => {
+        engine.begin(bytes, records.length, 0, false);
+        const offsets = records.map((record) => engine.append(this.#state.stream, record));
+        engine.add(new ValueOperation(engine.durability(durability), offsets, resolve, reject));
+      };
+      if (engine.stalled) park(engine, bytes, records, stage, reject);
+      else stage();
     });
   }
 

@@ -34,7 +34,7 @@ import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Change } from "./commit.js";
 import { EmbeddedDeadLetters } from "./dead-letters.js";
-import { InputReader, totalBytesMax } from "./input.js";
+import { InputReader, park, totalBytesMax } from "./input.js";
 import type { Outstanding } from "./ledger.js";
 import { checkBatch, foreignQueue } from "./log-queue.js";
 import { encodeTaskAttributes } from "./task-record.js";
@@ -75,23 +75,23 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
       const parts = this.#input.read(input, resolved.key, resolved.headers);
       const scheduled = this.#applyTerms(parts, resolved);
       const bytes = recordBytesMax(parts);
-      if (engine.stalled) {
-        engine.park(bytes, () => this.enqueue(input, options).then(resolve, reject), reject);
-        return;
-      }
-      engine.begin(bytes, 1, scheduled ? SCHEDULE_BYTES_MAX : 0, false);
-      const state = this.#state;
-      const offset = engine.append(state.tasks, parts);
-      const durability = engine.durability(resolved.durability);
-      const enqueued = { id: String(offset), created: true };
-      if (scheduled) {
-        this.#stageSchedule([offset], resolved);
-        const apply = () => this.#scheduled([offset], resolved);
-        engine.add({ durability, apply, settle: () => resolve(enqueued), fail: reject });
-      } else {
-        engine.add(new ValueOperation(durability, enqueued, resolve, reject));
-        state.wakeReceivers();
-      }
+      const stage = () => {
+        engine.begin(bytes, 1, scheduled ? SCHEDULE_BYTES_MAX : 0, false);
+        const state = this.#state;
+        const offset = engine.append(state.tasks, parts);
+        const durability = engine.durability(resolved.durability);
+        const enqueued = { id: String(offset), created: true };
+        if (scheduled) {
+          this.#stageSchedule([offset], resolved);
+          const apply = () => this.#scheduled([offset], resolved);
+          engine.add({ durability, apply, settle: () => resolve(enqueued), fail: reject });
+        } else {
+          engine.add(new ValueOperation(durability, enqueued, resolve, reject));
+          state.wakeReceivers();
+        }
+      };
+      if (engine.stalled) park(engine, bytes, [parts], stage, reject);
+      else stage();
     });
   }
 
@@ -112,25 +112,25 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
         return parts;
       });
       const bytes = totalBytesMax(records);
-      if (engine.stalled) {
-        engine.park(bytes, () => this.enqueueBatch(inputs, options).then(resolve, reject), reject);
-        return;
-      }
-      engine.begin(bytes, records.length, scheduled ? records.length * SCHEDULE_BYTES_MAX : 0, false);
-      const state = this.#state;
-      const offsets = records.map((record) => engine.append(state.tasks, record));
-      const enqueued = offsets.map((offset) => ({ id: String(offset), created: true }));
-      const durability = engine.durability(resolved.durability);
-      if (scheduled) this.#stageSchedule(offsets, resolved);
-      engine.add({
-        durability,
-        apply: () => {
-          if (scheduled) this.#scheduled(offsets, resolved);
-          else state.wakeReceivers();
-        },
-        settle: () => resolve(enqueued),
-        fail: reject,
-      });
+      const stage = () => {
+        engine.begin(bytes, records.length, scheduled ? records.length * SCHEDULE_BYTES_MAX : 0, false);
+        const state = this.#state;
+        const offsets = records.map((record) => engine.append(state.tasks, record));
+        const enqueued = offsets.map((offset) => ({ id: String(offset), created: true }));
+        const durability = engine.durability(resolved.durability);
+        if (scheduled) this.#stageSchedule(offsets, resolved);
+        engine.add({
+          durability,
+          apply: () => {
+            if (scheduled) this.#scheduled(offsets, resolved);
+            else state.wakeReceivers();
+          },
+          settle: () => resolve(enqueued),
+          fail: reject,
+        });
+      };
+      if (engine.stalled) park(engine, bytes, records, stage, reject);
+      else stage();
     });
   }
 
