@@ -6,7 +6,7 @@
  * engine as it is, and so proves nothing.
  *
  *   --only T   mutants whose name or file holds this text
- *   --find     looks for the lowest seed that finds each, and writes test/mutants/seeds.json
+ *   --find     writes to test/mutants/seeds.json what has been found by searching, where the seed there does not do any more
  */
 
 import { fork, spawn } from "node:child_process";
@@ -181,7 +181,7 @@ function replace(file, contents) {
 
 function seedsFor({ name }) {
   const searched = Array.from({ length: SEARCHED_SEEDS }, (_, index) => index + 1);
-  return options.find || seeds[name] === undefined ? searched : [seeds[name], ...searched];
+  return seeds[name] === undefined ? searched : [seeds[name], ...searched];
 }
 
 async function tryKiller(tree, killer, tried) {

@@ -166,7 +166,7 @@ export class WalReader {
         file.close();
       }
     }
-    const cutBytes = await this.#judge(sources, end.index, end.position, generation, lsn + 1);
+    const cutBytes = await this.#judge(sources, end.index, end.position, generation, lsn + 1, crc);
     if (cutBytes > 0) {
       notes.push(
         `${sources[end.index]!.path}: cut ${cutBytes} bytes at ${end.position}, writes that had not been completed`,
@@ -231,6 +231,7 @@ export class WalReader {
     position: number,
     generation: number,
     lsn: number,
+    prevCrc: number,
   ): Promise<number> {
     let tornBytes = 0;
     for (let later = index; later < sources.length; later++) {
@@ -238,7 +239,7 @@ export class WalReader {
       try {
         const window = new Window(file);
         const from = later === index ? position : FILE_HEADER_BYTES;
-        if (later === index) tornBytes += await tornEntryBytes(window, position, generation, lsn);
+        if (later === index) tornBytes += await tornEntryBytes(window, position, generation, lsn, prevCrc);
         for await (const header of intactEntries(window, from, generation, lsn)) {
           if (header.watermark >= lsn) throw damaged(sources[index]!.path, position, lsn, header.lsn);
           tornBytes += entryBytes(header);
@@ -260,12 +261,20 @@ function damaged(path: string, position: number, lsn: number, voucher: number): 
   );
 }
 
-/** Bytes of entry `lsn` where it should stand, when its header is there but not all of the rest. */
-async function tornEntryBytes(window: Window, position: number, generation: number, lsn: number): Promise<number> {
+/** Bytes of entry `lsn` where it should stand, when its header is there but not all of it, or of the rest, is intact. */
+async function tornEntryBytes(
+  window: Window,
+  position: number,
+  generation: number,
+  lsn: number,
+  prevCrc: number,
+): Promise<number> {
   const at = await window.at(position, ENTRY_HEADER_BYTES);
   if (at < 0) return 0;
   const header = readEntryHeader(window.buffer, at);
-  if (header.generation !== generation || header.lsn !== lsn) return 0;
+  // What tells it from what an earlier life left may itself be what is damaged: two signs of three will do.
+  const signs = [header.generation === generation, header.lsn === lsn, header.prevCrc === prevCrc];
+  if (signs.filter((sign) => sign).length < 2) return 0;
   const whole = await window.at(position, entryBytes(header));
   const intact = whole >= 0 && entryIsIntact(window.buffer, whole, header);
   return intact ? 0 : Math.min(entryBytes(header), window.size - position);

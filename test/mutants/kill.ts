@@ -3,9 +3,8 @@
  * how that went. Each seed is announced before it is run, so that the parent notices one that never ends.
  */
 
-import { flipBits } from "../sim/bit-flips.js";
+import { flipEveryByte, fullPlan } from "../sim/every-byte.js";
 import { endAtEveryCall, FAULTS, failEveryCall, type Sweep, smallPlan } from "../sim/exhaustive.js";
-import { drawPlan } from "../sim/plan.js";
 import { runJob } from "../sim/run.js";
 import type { Killer } from "./mutant.js";
 
@@ -22,7 +21,8 @@ export type Finding =
 
 /** Calls that are passed over between two that are tried: a mutant shows long before the last call. */
 const STRIDE = 3;
-const FLIP_STRIDE_BYTES = 300;
+/** Bytes of the log, and of segments, that are flipped. */
+const FLIPS = 2000;
 
 let current = 0;
 
@@ -44,7 +44,7 @@ async function failure({ killer }: Hunt, seed: number): Promise<string | undefin
     case "faults":
       return firstOf(await failEveryCall(smallPlan(seed, 8), FAULTS, STRIDE));
     case "flips":
-      return (await flipBits(drawPlan(seed, { rounds: 1, steps: 40 }), FLIP_STRIDE_BYTES)).unnoticed[0];
+      return (await flipEveryByte(fullPlan(seed), FLIPS)).unnoticed[0];
   }
 }
 

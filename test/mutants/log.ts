@@ -1,6 +1,6 @@
 /** The log on disk: how it is written, read back and judged. */
 
-import { type Mutant, simulator } from "./mutant.js";
+import { type Mutant, simulator, testFile } from "./mutant.js";
 
 const wal = "src/storage/wal.ts";
 const reader = "src/storage/wal-reader.ts";
@@ -86,7 +86,7 @@ export const logMutants: readonly Mutant[] = [
     search: "    if (bulkCrc !== header.bulkCrc) return undefined;\n",
     replacement: "",
     breaks: "a batch that an earlier life left in the place of a torn one is not taken for it",
-    killer: simulator,
+    killer: testFile("test/sim/tampered.test.ts"),
   },
   {
     name: "damage is taken for a torn tail",
@@ -142,6 +142,6 @@ export const logMutants: readonly Mutant[] = [
     search: "if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {",
     replacement: "if (false) {",
     breaks: "a missing log file is missed",
-    killer: simulator,
+    killer: testFile("test/sim/tampered.test.ts"),
   },
 ];

@@ -1,6 +1,6 @@
 /** Reading what stands on disk. */
 
-import { flips, type Mutant, simulator } from "./mutant.js";
+import { flips, type Mutant, simulator, testFile } from "./mutant.js";
 
 const file = "src/storage/stream-reader.ts";
 
@@ -11,7 +11,7 @@ export const readMutants: readonly Mutant[] = [
     search: "          if (batchIsIntact(buffer, at, header.bytes)) {\n            if (header.baseOffset >= limit)",
     replacement: "          if (true) {\n            if (header.baseOffset >= limit)",
     breaks: "a payload is byte for byte what was sent",
-    killer: flips(3),
+    killer: flips(2),
   },
   {
     name: "the checksum of batches is not looked at when reading the log",
@@ -19,7 +19,7 @@ export const readMutants: readonly Mutant[] = [
     search: "|| !batchIsIntact(buffer, at, ref.bytes)) {",
     replacement: ") {",
     breaks: "a payload is byte for byte what was sent",
-    killer: simulator,
+    killer: testFile("test/sim/tampered.test.ts"),
   },
   {
     name: "a damaged batch is passed over in silence",
@@ -27,7 +27,7 @@ export const readMutants: readonly Mutant[] = [
     search: "          throw damaged(run.segment.path, from, first, header.baseOffset);",
     replacement: "          return;",
     breaks: "what cannot be read is reported",
-    killer: flips(3),
+    killer: flips(2),
   },
   {
     name: "damage at the end of a run is passed over in silence",
@@ -35,7 +35,7 @@ export const readMutants: readonly Mutant[] = [
     search: "      throw damaged(run.segment.path, this.#runPosition, from, run.next);",
     replacement: "      void from;",
     breaks: "what cannot be read is reported",
-    killer: flips(3),
+    killer: flips(2),
   },
   {
     name: "whose batch it is is not looked at",
@@ -44,7 +44,7 @@ export const readMutants: readonly Mutant[] = [
       "  return header.streamId === streamId && header.baseOffset >= from && header.baseOffset + header.span <= to;",
     replacement: "  return header.baseOffset >= from && header.baseOffset + header.span <= to;",
     breaks: "nothing foreign is ever delivered",
-    killer: simulator,
+    killer: testFile("test/sim/tampered.test.ts"),
   },
   {
     name: "memory that was used again is read",

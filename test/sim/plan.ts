@@ -30,6 +30,16 @@ const STEP_WEIGHTS = {
   wall: 0.3,
 } as const;
 
+const AIMS = [
+  { kind: "sync", path: "/wal/" },
+  { kind: "sync", path: "/wal/" },
+  { kind: "sync", path: ".seg" },
+  { kind: "sync", path: "/snap/" },
+  { kind: "syncDirectory", path: "" },
+  { kind: "writeSync", path: "/wal/" },
+  { kind: "write", path: "" },
+  { kind: "read", path: "" },
+] as const;
 const ASTRAY_BYTES = [0, 0, 0, -512, 512, 4096, 8, -64];
 
 export type StepKind = keyof typeof STEP_WEIGHTS;
@@ -53,8 +63,8 @@ export interface Step {
 export interface Fault {
   /** Disk call from the beginning of the round ... */
   readonly call: number;
-  /** ... counting only those of this kind. */
-  readonly on?: CallKind;
+  /** ... counting only those of this kind, on files or folders whose path holds this. */
+  readonly on?: { readonly kind: CallKind; readonly path: string };
   readonly errno: string;
   readonly sticky: boolean;
   /** Bytes that a failing write still takes. */
@@ -153,7 +163,8 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
   // What has been added since comes last, so that seeds go on meaning what they meant, as far as that can be.
   if (random.chance(0.1)) return goAstray(plan, random);
   if (random.chance(0.1)) return relax(plan, random);
-  return random.chance(0.15) ? aim(plan, random) : plan;
+  if (random.chance(0.15)) return aim(plan, random);
+  return random.chance(0.1) ? churn(plan, random) : plan;
 }
 
 /** A directory in sync mode most of whose clients do not wait, and whose power fails. */
@@ -165,11 +176,34 @@ function relax(plan: Plan, random: SimRandom): Plan {
   return { ...plan, durability: "sync", syncIntervalMs: random.pick([50, 500]), rounds };
 }
 
+/**
+ * Work that is done as soon as it has come, in bulk: log files fill up and are given back while what they held is being
+ * settled by changes that are not durable yet.
+ */
+function churn(plan: Plan, random: SimRandom): Plan {
+  const rounds = plan.rounds.map((round): Round => {
+    const queue = random.below(1000);
+    const steps = round.steps.flatMap(({ mode: _, ...step }): Step[] => {
+      const next = random.pick([0, 0.01, 0.5]);
+      const all = { ...step, queue, mode: undefined, ms: 0, pick: 1, next };
+      return [
+        { ...all, kind: "enqueueBatch", count: 3, size: random.pick([8000, 30_000]) },
+        { ...all, kind: "dequeueBatch", count: 8, next: random.pick([0.5, 3]) },
+        { ...all, kind: "ackBatch", count: 8 },
+      ];
+    });
+    const halt = random.chance(0.7) ? random.between(10, 400) : 0;
+    return { ...round, steps, close: false, fromOpen: true, haltAtCall: halt, end: random.pick(CRASH_POLICIES) };
+  });
+  const tasks = [{ leaseMs: 30_000, maxAttempts: 5, backoffMs: 50 }];
+  return { ...plan, tasks, syncIntervalMs: 500, rounds };
+}
+
 /** Fails calls of the kinds that matter most. */
 function aim(plan: Plan, random: SimRandom): Plan {
   const rounds = plan.rounds.map((round): Round => {
     if (random.chance(0.5)) return round;
-    const on = random.pick(["sync", "sync", "sync", "syncDirectory", "writeSync", "write", "read"] as const);
+    const on = random.pick(AIMS);
     const call = random.between(1, random.pick([3, 10, 30]));
     const fault = { ...drawFault(random), errno: random.pick(["EIO", "EIO", "ENOSPC"]), on, call, short: false };
     return { ...round, haltAtCall: random.chance(0.5) ? 0 : round.haltAtCall, faults: [fault] };

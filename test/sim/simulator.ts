@@ -321,7 +321,7 @@ export class Simulator {
       this.#mix(`${kind} ${path}`);
       for (const aimed of this.#aimed) {
         const { on, errno, sticky, written, reverted } = aimed.fault;
-        if (on !== kind || --aimed.left !== 0) continue;
+        if (on?.kind !== kind || !path.includes(on.path) || --aimed.left !== 0) continue;
         this.disk.failAt(call, { errno, sticky, written, pages: reverted ? "reverted" : "kept" });
       }
       if ((kind === "write" || kind === "writeSync") && this.#writesLeft > 0 && --this.#writesLeft === 0) {
@@ -868,6 +868,10 @@ export class Simulator {
     await this.#end({ end: "none", holes: "zero", downMs: 10 } as Round);
     await this.#open();
     await this.#audit();
+    this.#check();
+    for (const { name, live } of (await this.#await(this.#look(this.#engine!)))?.tasks ?? []) {
+      if (live.length > 0) this.#model.unexpected(`${name}: task ${live[0]!.offset} never came to its end`);
+    }
     this.#check();
   }
 
