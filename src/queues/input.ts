@@ -82,7 +82,7 @@ function tooLarge(bytes: number, limit: number): VarveError {
 }
 
 /** Makes records their own: a call that waits must not see what its caller does with the arguments meanwhile. */
-function detach(records: readonly RecordParts[]): void {
+export function detach(records: readonly RecordParts[]): void {
   for (const record of records) {
     if (typeof record.payload !== "string") record.payload = Buffer.from(record.payload);
     if (record.key !== undefined && typeof record.key !== "string") record.key = Buffer.from(record.key);

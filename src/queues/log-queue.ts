@@ -27,7 +27,7 @@ import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Change } from "./commit.js";
-import { InputReader, park, totalBytesMax } from "./input.js";
+import { detach, InputReader, park, totalBytesMax } from "./input.js";
 import { LogOp, type LogState } from "./log-state.js";
 
 /** Bytes read at once by a replay. */
@@ -165,6 +165,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     if (engine !== this.#engine) throw foreignQueue(this.name);
     const { key, headers } = resolveTransactionAppendOptions(options);
     const parts = this.#input.read(input, key, headers);
+    detach([parts]);
     return {
       bulkBytes: recordBytesMax(parts),
       records: 1,

@@ -78,7 +78,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
     const collected = collect(engine, build);
     const changes: Change[] = [];
     for (const [index, part] of collected.entries()) {
-      changes.push(await naming(index, part.what, () => part.change()));
+      changes.push(await naming(index, part.what, () => part.change));
     }
     if (changes.length === 0) return;
     const named = changes.map((change, index) => namedChange(change, index, collected[index]!.what));
@@ -239,14 +239,17 @@ export class EmbeddedMessageQueue implements MessageQueue {
 /** One call on a transaction: what it was, for messages, and the change that it asks for. */
 interface Part {
   readonly what: string;
-  change(): Change | Promise<Change>;
+  readonly change: Promise<Change>;
 }
 
 function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
   const parts: Part[] = [];
   let open = true;
-  const add = (what: string, change: () => Change | Promise<Change>) => {
+  // Arguments are read at once: the caller may use a buffer again as soon as the callback has returned.
+  const add = (what: string, read: () => Change | Promise<Change>) => {
     if (!open) throw new VarveError("ERR_ARGUMENT", "a transaction can only be added to inside its callback");
+    const change = new Promise<Change>((resolve) => resolve(read()));
+    change.catch(() => {}); // told with the number of the part, when its turn comes
     parts.push({ what, change });
   };
   const tx: Transaction = {

@@ -34,7 +34,7 @@ import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Change } from "./commit.js";
 import { EmbeddedDeadLetters } from "./dead-letters.js";
-import { InputReader, park, totalBytesMax } from "./input.js";
+import { detach, InputReader, park, totalBytesMax } from "./input.js";
 import type { Outstanding } from "./ledger.js";
 import { checkBatch, foreignQueue } from "./log-queue.js";
 import { encodeTaskAttributes } from "./task-record.js";
@@ -235,6 +235,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     if (engine !== this.#engine) throw foreignQueue(this.name);
     const resolved = resolveTransactionEnqueueOptions(options);
     const parts = this.#input.read(input, resolved.key, resolved.headers);
+    detach([parts]);
     const scheduled = this.#applyTerms(parts, resolved);
     const offsets: number[] = [];
     return {

@@ -252,7 +252,7 @@ export class Wal {
         this.#keepSpare(path, fileBytes);
       },
       () => {
-        // Most likely for want of space. `preparing` stays set: not tried again.
+        // Most likely for want of space. `preparing` stays set until the next file is begun.
       },
     );
   }
