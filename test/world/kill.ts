@@ -8,6 +8,8 @@ import { journalOf, judgeCopy, type Outcome, type Stage, startWorker } from "./r
 import type { WorkerPlan } from "./worker.js";
 
 const ROUNDS = 200;
+/** Rounds of which one has every file checked as well. */
+const CHECK_FILES_EVERY = 5;
 /** Records that the log keeps from round to round, about. */
 const RECORDS_KEPT = 500;
 
@@ -35,14 +37,15 @@ export async function kill(stage: Stage): Promise<Outcome> {
       const child = startWorker(plan);
       const early = random.chance(0.15);
       if (!early) await child.message<{ ready?: boolean }>(({ ready }) => ready === true);
-      await sleep(early ? random.between(30, 150) : random.between(5, 200));
+      await sleep(early ? random.between(30, 150) : random.between(5, 150));
       child.kill();
       const { signal, stderr } = await child.exited;
       if (signal !== "SIGKILL") throw new Error(`round ${round}: the worker ended by itself: ${stderr}`);
       judge.life(journalOf(plan), nowMs());
     }
     try {
-      await judgeCopy(judge, directory, folder, { kind: "kill" });
+      const checksFiles = round % CHECK_FILES_EVERY === 0;
+      await judgeCopy(judge, directory, folder, { kind: "kill" }, undefined, {}, checksFiles);
     } catch (error) {
       throw new Error(`round ${round}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
     }
