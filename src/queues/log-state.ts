@@ -1,6 +1,7 @@
 import { FIRST_QUEUE_OP, type QueueState } from "../engine/queue-state.js";
 import { type Decoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
+import { onAbort } from "./signals.js";
 
 /** On disk: append, never renumber. */
 export const LogOp = { Trim: FIRST_QUEUE_OP } as const;
@@ -57,11 +58,11 @@ export class LogState implements QueueState {
       await new Promise<void>((resolve) => {
         const done = () => {
           this.#watchers.delete(done);
-          signal?.removeEventListener("abort", done);
+          unwatch?.();
           resolve();
         };
         this.#watchers.add(done);
-        signal?.addEventListener("abort", done, { once: true });
+        const unwatch = signal === undefined ? undefined : onAbort(signal, done);
       });
     }
   }

@@ -37,6 +37,7 @@ import { EmbeddedDeadLetters } from "./dead-letters.js";
 import { detach, InputReader, park, totalBytesMax } from "./input.js";
 import type { Outstanding } from "./ledger.js";
 import { checkBatch, foreignQueue } from "./log-queue.js";
+import { onAbort } from "./signals.js";
 import { encodeTaskAttributes } from "./task-record.js";
 import { RELEASE_BYTES_MAX, type Receiver, SETTLE_BYTES_MAX, TaskOp, type TaskState } from "./task-state.js";
 import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
@@ -382,10 +383,10 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     if (waitMs > 0) {
       const giveUp = () => state.forget(receiver);
       const timer = engine.clock.setTimer(waitMs, giveUp, true);
-      signal?.addEventListener("abort", giveUp, { once: true });
+      const unwatch = signal === undefined ? undefined : onAbort(signal, giveUp);
       stop = () => {
         timer.cancel();
-        signal?.removeEventListener("abort", giveUp);
+        unwatch?.();
       };
     }
     try {
