@@ -29,6 +29,8 @@ export class JournalWriter {
 
   constructor(path: string) {
     this.#file = openSync(path, "a");
+    // Its predecessor may have been killed in the middle of a line: that one must not run into the first of ours.
+    writeSync(this.#file, "\n");
   }
 
   write(entry: Entry): void {
@@ -36,11 +38,20 @@ export class JournalWriter {
   }
 }
 
-/** All entries in order. A last line without its end was being written when the worker was killed. */
+/** All entries in order. A line that is not whole was being written when its worker was killed: it noted nothing yet. */
 export function readJournal(path: string): Entry[] {
-  const lines = readFileSync(path, "utf8").split("\n");
-  lines.pop();
-  return lines.map((line) => JSON.parse(line) as Entry);
+  return readFileSync(path, "utf8")
+    .split("\n")
+    .filter((line) => line.startsWith("{") && line.endsWith("}"))
+    .flatMap((line) => wholeEntry(line) ?? []);
+}
+
+function wholeEntry(line: string): Entry | undefined {
+  try {
+    return JSON.parse(line) as Entry;
+  } catch {
+    return undefined;
+  }
 }
 
 const FILLER = "0123456789abcdefghijklmnopqrstuvwxyz";
