@@ -1,14 +1,18 @@
 /**
  * npm run sim -- [--seed 0x... | --seeds N [--from S] | --minutes M | --schedule FILE] [--minimize] [--trace] [--jobs N]
+ * npm run sim -- [--exhaustive [--workloads N]] [--flips [--kib N]] [--from S] [--jobs N]
  *
  * Runs the simulator (test/sim): the production engine on a simulated machine that fails, against a model. Each failure
- * is one line with the seed that repeats it; the exit code is 1 if there was one.
+ * is one line with what repeats it; the exit code is 1 if there was one. docs/testing.md says more.
  *
  *   --seed S       that seed alone, with its trace if asked for
  *   --seeds N      N seeds, from --from on (default: chosen by the clock). Every 50th is run twice, to see that it repeats
  *   --minutes M    as many seeds as fit
  *   --schedule F   what a schedule file holds
  *   --minimize     leaves out what the failure does not need, and writes the rest to sim-<seed>.json
+ *   --exhaustive   ends N small workloads (default: 25) at every disk call in every way, and recovery once more; and fails
+ *                  every disk call of theirs in every way
+ *   --flips        flips a bit in every byte of N KiB of log and segments (default: 256)
  */
 
 import { fork } from "node:child_process";
@@ -20,6 +24,10 @@ import { build, checkNode, fail, install, ROOT, step } from "./setup.mjs";
 
 const TWICE_EVERY = 50;
 const FAILURES_MAX = 20;
+/** Of each of the two rounds of a small workload, at most. */
+const SWEEP_STEPS = 8;
+/** Of the log, and of segments, that one workload leaves. */
+const FLIPS_EACH_BYTES = 16 * 1024;
 
 checkNode();
 const options = parse();
@@ -30,6 +38,7 @@ if (options.build) {
 const modules = join(ROOT, options.dist, "test", "sim");
 
 if (options.plan !== undefined || options.seed !== undefined) await runOne();
+else if (options.exhaustive || options.flips) await runSweeps();
 else await runMany();
 
 function parse() {
@@ -46,6 +55,10 @@ function parse() {
         trace: { type: "boolean", default: false },
         jobs: { type: "string" },
         dist: { type: "string" },
+        exhaustive: { type: "boolean", default: false },
+        workloads: { type: "string", default: "25" },
+        flips: { type: "boolean", default: false },
+        kib: { type: "string", default: "256" },
       },
     }));
   } catch (error) {
@@ -59,6 +72,10 @@ function parse() {
     plan: values.schedule === undefined ? undefined : JSON.parse(readFileSync(values.schedule, "utf8")),
     minimize: values.minimize,
     trace: values.trace,
+    exhaustive: values.exhaustive,
+    workloads: whole(values.workloads, "--workloads"),
+    flips: values.flips,
+    kib: whole(values.kib, "--kib"),
     jobs: whole(values.jobs, "--jobs") ?? availableParallelism(),
     // A build that is there already, for those who work on the simulator.
     dist: values.dist ?? "dist",
@@ -106,44 +123,25 @@ async function runMany() {
   const untilMs = options.minutes === undefined ? Number.POSITIVE_INFINITY : startedMs + options.minutes * 60_000;
   const total = { seeds: 0, cycles: 0, calls: 0, commits: 0, checkpoints: 0, failures: 0 };
   const failed = [];
-  let next = 0;
-  const more = () => next < count && performance.now() < untilMs && failed.length < FAILURES_MAX;
   const rate = (amount) => (amount / ((performance.now() - startedMs) / 1000)).toFixed(1);
-  const work = () =>
-    new Promise((resolve) => {
-      const worker = fork(join(modules, "run.js"), { execArgv: ["--enable-source-maps"] });
-      let seed;
-      const send = () => {
-        if (!more()) {
-          worker.disconnect();
-          return;
-        }
-        seed = (first + next) % 2 ** 32;
-        worker.send({ seed, twice: next % TWICE_EVERY === 0 });
-        next++;
-      };
-      worker.on("message", (report) => {
-        seed = undefined;
-        total.seeds++;
-        for (const key of ["cycles", "calls", "commits", "checkpoints"]) total[key] += report[key];
-        if (report.violations.length > 0) {
-          failed.push(report.seed);
-          show(report);
-        }
-        if (total.seeds % 500 === 0)
-          step(`${total.seeds} seeds, ${rate(total.seeds)}/s, ${rate(total.cycles)} cycles/s`);
-        send();
-      });
-      worker.on("exit", (code) => {
-        if (seed !== undefined) {
-          failed.push(seed);
-          console.log(`seed ${hex(seed)}: the worker ended with ${code}`);
-        }
-        resolve();
-      });
-      send();
-    });
-  await Promise.all(Array.from({ length: options.jobs }, work));
+  let next = 0;
+  const job = () => {
+    if (next >= count || performance.now() >= untilMs || failed.length >= FAILURES_MAX) return undefined;
+    return { seed: (first + next) % 2 ** 32, twice: next++ % TWICE_EVERY === 0 };
+  };
+  const done = (report) => {
+    total.seeds++;
+    for (const key of ["cycles", "calls", "commits", "checkpoints"]) total[key] += report[key];
+    if (report.violations.length > 0) {
+      failed.push(report.seed);
+      show(report);
+    }
+    if (total.seeds % 500 === 0) step(`${total.seeds} seeds, ${rate(total.seeds)}/s, ${rate(total.cycles)} cycles/s`);
+  };
+  await work(job, done, ({ seed }, code) => {
+    failed.push(seed);
+    console.log(`seed ${hex(seed)}: the worker ended with ${code}`);
+  });
   console.log(
     `${total.seeds} seeds, ${total.cycles} crash and recovery cycles, ${total.commits} commits, ${total.checkpoints} ` +
       `checkpoints, ${total.calls} disk calls; ${failed.length} failed`,
@@ -154,6 +152,89 @@ async function runMany() {
     const { drawPlan } = await import(join(modules, "plan.js"));
     await minimizePlan(drawPlan(failed[0]));
   }
+}
+
+/** Every end, every fault and every byte of small workloads, whole workloads at a time. */
+async function runSweeps() {
+  const first = options.from ?? 1;
+  const startedMs = performance.now();
+  const total = {
+    ends: { runs: 0, noticed: 0, workloads: 0 },
+    faults: { runs: 0, noticed: 0, workloads: 0 },
+    flips: { runs: 0, noticed: 0, workloads: 0 },
+  };
+  let failures = 0;
+  const waiting = [];
+  for (let seed = first; options.exhaustive && seed < first + options.workloads; seed++) {
+    for (const sweep of ["ends", "faults"]) waiting.push({ sweep, seed, steps: SWEEP_STEPS, bytes: 0 });
+  }
+  let flipSeed = first;
+  let flipsAsked = 0;
+  const job = () => {
+    if (failures >= FAILURES_MAX) return undefined;
+    if (waiting.length > 0) return waiting.shift();
+    // How much a workload leaves is not known before: what is under way counts as a whole share.
+    const wanted = options.flips ? options.kib * 1024 - total.flips.runs - flipsAsked : 0;
+    if (wanted <= 0) return undefined;
+    const bytes = Math.min(FLIPS_EACH_BYTES, Math.ceil(wanted / 2));
+    flipsAsked += 2 * bytes;
+    return { sweep: "flips", seed: flipSeed++, steps: 0, bytes };
+  };
+  const done = (report, { sweep, seed, bytes }) => {
+    const sum = total[sweep];
+    sum.workloads++;
+    sum.runs += report.runs;
+    sum.noticed += report.noticed;
+    if (sweep === "flips") flipsAsked -= 2 * bytes;
+    for (const [index, { what, plan }] of report.failures.entries()) {
+      failures++;
+      const file = `sim-${sweep}-${hex(seed)}-${index}.json`;
+      writeFileSync(file, `${JSON.stringify(plan, undefined, 1)}\n`);
+      console.log(`FAILED npm run sim -- --schedule ${file}   ${sweep}: ${what.split("\n")[0]}`);
+    }
+  };
+  await work(job, done, ({ sweep, seed }, code) => {
+    failures++;
+    console.log(`FAILED ${sweep} of workload ${hex(seed)}: the worker ended with ${code}`);
+  });
+  const { ends, faults, flips } = total;
+  if (options.exhaustive) {
+    console.log(`${ends.workloads} workloads ended at every disk call in every way: ${ends.runs} runs`);
+    console.log(`${faults.workloads} workloads with every fault at every disk call: ${faults.runs} runs`);
+  }
+  if (options.flips)
+    console.log(`${flips.runs} bytes with a flipped bit: ${flips.noticed} noticed, the others harmless`);
+  const seconds = (performance.now() - startedMs) / 1000;
+  const runs = ends.runs + faults.runs + flips.runs;
+  const rate = (runs / seconds).toFixed(0);
+  console.log(`${failures} failed; ${seconds.toFixed(0)} s, ${rate} trials/s with ${options.jobs} processes`);
+  if (failures > 0) process.exitCode = 1;
+}
+
+/** Has workers do what `job` gives out until it gives nothing more. A worker that ends in the midst of a job is not replaced. */
+async function work(job, done, died) {
+  const run = () =>
+    new Promise((resolve) => {
+      const worker = fork(join(modules, "run.js"), { execArgv: ["--enable-source-maps"] });
+      let current;
+      const send = () => {
+        current = job();
+        if (current === undefined) worker.disconnect();
+        else worker.send(current);
+      };
+      worker.on("message", (report) => {
+        const finished = current;
+        current = undefined;
+        done(report, finished);
+        send();
+      });
+      worker.on("exit", (code) => {
+        if (current !== undefined) died(current, code);
+        resolve();
+      });
+      send();
+    });
+  await Promise.all(Array.from({ length: options.jobs }, run));
 }
 
 function show({ seed, violations }) {

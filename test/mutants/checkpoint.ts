@@ -136,7 +136,7 @@ export const checkpointMutants: readonly Mutant[] = [
     search: "      await this.#writer.sync();\n    } catch (error) {",
     replacement: "      this.#writer.publish();\n      await this.#writer.sync();\n    } catch (error) {",
     breaks: "a failed checkpoint leaves the log in charge",
-    killer: simulator,
+    killer: testFile("test/sim/directed.test.ts"),
   },
   {
     name: "space that is held in reserve is not given up",

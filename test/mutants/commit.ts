@@ -65,7 +65,7 @@ export const commitMutants: readonly Mutant[] = [
     search: "    if (this.#failure !== undefined) {\n      // What the disk holds is unknown by now",
     replacement: "    if (false) {\n      // What the disk holds is unknown by now",
     breaks: "nothing is written behind what the disk may not hold",
-    killer: simulator,
+    killer: testFile("test/sim/directed.test.ts"),
   },
   {
     name: "watermark 0",
@@ -173,7 +173,7 @@ export const commitMutants: readonly Mutant[] = [
     replacement:
       "    } catch (error) {\n      if (!isNoSpace(error)) throw this.#noSpace(error);\n    }\n    if (!this.#diskFull) return;",
     breaks: "what a full disk cannot take is refused",
-    killer: simulator,
+    killer: FULL_DISK,
   },
   {
     name: "a full disk takes acks only up to the end of a log file",
@@ -181,7 +181,7 @@ export const commitMutants: readonly Mutant[] = [
     search: "      if (!this.wal.hasSpare) throw full;",
     replacement: "      throw full;",
     breaks: "a full disk can be drained",
-    killer: FULL_DISK,
+    killer: testFile("test/sim/directed.test.ts"),
   },
   {
     name: "no log file is kept ready",

@@ -37,7 +37,7 @@ export const logMutants: readonly Mutant[] = [
     search: '{FAILED_MARK}`, "create").close();',
     replacement: '{FAILED_MARK}.tmp`, "create").close();',
     breaks: "after a failed write offsets that were shown are not given out again",
-    killer: simulator,
+    killer: testFile("test/sim/directed.test.ts"),
   },
   {
     name: "one generation for ever",

@@ -32,7 +32,7 @@ const CHUNKS_BYTES = 4 * 1024 * 1024;
 export function fullPlan(seed: number): Plan {
   const plan = drawPlan(seed, { rounds: 2, steps: 150 });
   const quiet = { haltAtCall: 0, faults: [], close: false, end: "kill", capacityBytes: 0 } as const;
-  const rounds = plan.rounds.map(({ astray: _, ...round }) => ({ ...round, ...quiet }));
+  const rounds = plan.rounds.map(({ astray: _, haltOn: __, ...round }) => ({ ...round, ...quiet }));
   return { ...plan, rounds };
 }
 

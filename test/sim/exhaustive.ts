@@ -26,7 +26,7 @@ export const FAULTS: readonly Omit<Fault, "call">[] = [
 export function smallPlan(seed: number, steps: number): Plan {
   const plan = drawPlan(seed, { rounds: 2, steps });
   const quiet = { haltAtCall: 0, faults: [], fromOpen: false, capacityBytes: 0, downMs: 10 };
-  const [first, second] = plan.rounds as [Round, Round];
+  const [first, second] = plan.rounds.map(({ astray: _, haltOn: __, ...round }) => round) as [Round, Round];
   return {
     ...plan,
     rounds: [
@@ -47,7 +47,7 @@ export async function endAtEveryCall(plan: Plan, stride = 1): Promise<Sweep> {
   return await sweep(stride, async (call) => {
     const reports: [Plan, Report, boolean][] = [];
     for (const end of EVERY_END) {
-      const again: Round = { ...second, haltAtCall: random.between(1, 80), end: random.pick(EVERY_END) };
+      const again: Round = { ...second, haltAtCall: random.between(1, 50), end: random.pick(EVERY_END) };
       const rounds = [{ ...first, haltAtCall: call, haltWritten: random.pick([0, 512, 100_000]), end }, again, second];
       const trial = { ...plan, rounds };
       const report = await simulate(trial);

@@ -30,7 +30,19 @@ const STEP_WEIGHTS = {
   wall: 0.3,
 } as const;
 
-const AIMS = [
+const HALTS: readonly Aim[] = [
+  { kind: "sync", path: "/wal/" },
+  { kind: "syncDirectory", path: "/wal" },
+  { kind: "rename", path: "/wal/" },
+  { kind: "writeSync", path: "/wal/" },
+  { kind: "sync", path: ".seg" },
+  { kind: "syncDirectory", path: "/data/" },
+  { kind: "sync", path: "/snap/" },
+  { kind: "rename", path: "/snap/" },
+  { kind: "syncDirectory", path: "/snap" },
+  { kind: "unlink", path: "" },
+];
+const AIMS: readonly Aim[] = [
   { kind: "sync", path: "/wal/" },
   { kind: "sync", path: "/wal/" },
   { kind: "sync", path: ".seg" },
@@ -39,7 +51,7 @@ const AIMS = [
   { kind: "writeSync", path: "/wal/" },
   { kind: "write", path: "" },
   { kind: "read", path: "" },
-] as const;
+];
 const ASTRAY_BYTES = [0, 0, 0, -512, 512, 4096, 8, -64];
 
 export type StepKind = keyof typeof STEP_WEIGHTS;
@@ -60,11 +72,17 @@ export interface Step {
   readonly next: number;
 }
 
+/** Calls of one kind, on files or folders whose path holds this. */
+export interface Aim {
+  readonly kind: CallKind;
+  readonly path: string;
+}
+
 export interface Fault {
   /** Disk call from the beginning of the round ... */
   readonly call: number;
-  /** ... counting only those of this kind, on files or folders whose path holds this. */
-  readonly on?: { readonly kind: CallKind; readonly path: string };
+  /** ... counting only these. */
+  readonly on?: Aim;
   readonly errno: string;
   readonly sticky: boolean;
   /** Bytes that a failing write still takes. */
@@ -88,6 +106,8 @@ export type End = CrashPolicy | "kill";
 export interface Round {
   /** The process ends at this disk call, counted from before opening; 0 for after the last step. */
   readonly haltAtCall: number;
+  /** Which calls are counted for that; all of them when not given. */
+  readonly haltOn?: Aim;
   /** Bytes of that call that are still written. */
   readonly haltWritten: number;
   readonly faults: readonly Fault[];
@@ -164,7 +184,21 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
   if (random.chance(0.1)) return goAstray(plan, random);
   if (random.chance(0.1)) return relax(plan, random);
   if (random.chance(0.15)) return aim(plan, random);
-  return random.chance(0.1) ? churn(plan, random) : plan;
+  if (random.chance(0.15)) return churn(plan, random);
+  return random.chance(0.2) ? haltPrecisely(plan, random) : plan;
+}
+
+/** Ends the process at the calls on which an order of things depends. */
+function haltPrecisely(plan: Plan, random: SimRandom): Plan {
+  const rounds = plan.rounds.map((round): Round => {
+    const end = random.chance(0.3) ? round.end : random.pick(CRASH_POLICIES);
+    return { ...round, close: random.chance(0.1), end, ...drawHalt(random), fromOpen: random.chance(0.8) };
+  });
+  return { ...plan, rounds };
+}
+
+function drawHalt(random: SimRandom): Pick<Round, "haltAtCall" | "haltOn"> {
+  return { haltOn: random.pick(HALTS), haltAtCall: random.between(1, random.pick([2, 4, 8])) };
 }
 
 /** A directory in sync mode most of whose clients do not wait, and whose power fails. */
@@ -183,17 +217,18 @@ function relax(plan: Plan, random: SimRandom): Plan {
 function churn(plan: Plan, random: SimRandom): Plan {
   const rounds = plan.rounds.map((round): Round => {
     const queue = random.below(1000);
-    const steps = round.steps.flatMap(({ mode: _, ...step }): Step[] => {
+    const steps = round.steps.flatMap((step): Step[] => {
       const next = random.pick([0, 0.01, 0.5]);
       const all = { ...step, queue, mode: undefined, ms: 0, pick: 1, next };
+      const enqueue: Step = { ...all, kind: "enqueueBatch", count: 3, size: random.pick([8000, 30_000]), next: 0 };
       return [
-        { ...all, kind: "enqueueBatch", count: 3, size: random.pick([8000, 30_000]) },
+        ...Array.from({ length: random.between(1, 3) }, () => enqueue),
         { ...all, kind: "dequeueBatch", count: 8, next: random.pick([0.5, 3]) },
         { ...all, kind: "ackBatch", count: 8 },
       ];
     });
-    const halt = random.chance(0.7) ? random.between(10, 400) : 0;
-    return { ...round, steps, close: false, fromOpen: true, haltAtCall: halt, end: random.pick(CRASH_POLICIES) };
+    const halt = random.chance(0.8) ? drawHalt(random) : { haltAtCall: 0 };
+    return { ...round, ...halt, steps, close: false, fromOpen: true, end: random.pick(CRASH_POLICIES) };
   });
   const tasks = [{ leaseMs: 30_000, maxAttempts: 5, backoffMs: 50 }];
   return { ...plan, tasks, syncIntervalMs: 500, rounds };

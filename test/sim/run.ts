@@ -1,5 +1,8 @@
-/** A worker of scripts/sim.mjs: runs the plans that it is sent, one by one, and reports on each. */
+/** A worker of scripts/sim.mjs: does what it is sent, job by job, and reports on each. */
 
+import { flipBits } from "./bit-flips.js";
+import { flipEveryByte, fullPlan } from "./every-byte.js";
+import { endAtEveryCall, FAULTS, failEveryCall, smallPlan } from "./exhaustive.js";
 import { drawPlan, type Plan, type PlanLimits } from "./plan.js";
 import { type Report, simulate } from "./simulator.js";
 
@@ -11,6 +14,25 @@ export interface Job {
   /** Runs it twice, and compares. */
   readonly twice?: boolean;
 }
+
+/** A small workload of which every call is tried, or every byte of what it leaves. */
+export interface SweepJob {
+  readonly sweep: "ends" | "faults" | "flips";
+  readonly seed: number;
+  readonly steps: number;
+  /** For flips: bytes of the log, and of segments, at most. */
+  readonly bytes: number;
+}
+
+export interface SweepReport extends Pick<SweepJob, "sweep" | "seed"> {
+  readonly runs: number;
+  /** Flips that were noticed; the others changed nothing. */
+  readonly noticed: number;
+  readonly failures: readonly { readonly what: string; readonly plan: Plan }[];
+}
+
+/** Of the bits that are flipped before a whole opening, one in about so many bytes. */
+const OPENED_STRIDE_BYTES = 4000;
 
 export async function runJob({
   seed,
@@ -26,9 +48,24 @@ export async function runJob({
   return { ...report, violations };
 }
 
+export async function runSweep({ sweep, seed, steps, bytes }: SweepJob): Promise<SweepReport> {
+  if (sweep === "flips") {
+    const plan = fullPlan(seed);
+    const every = await flipEveryByte(plan, bytes);
+    const opened = await flipBits(plan, OPENED_STRIDE_BYTES);
+    const failures = [...every.unnoticed, ...opened.unnoticed].map((what) => ({ what, plan }));
+    return { sweep, seed, runs: every.tried, noticed: every.noticed, failures };
+  }
+  const plan = smallPlan(seed, steps);
+  const { runs, failures } = sweep === "ends" ? await endAtEveryCall(plan) : await failEveryCall(plan, FAULTS);
+  const told = failures.map((failure) => ({ what: failure.report.violations[0]!, plan: failure.plan }));
+  return { sweep, seed, runs, noticed: 0, failures: told };
+}
+
 if (process.send !== undefined) {
-  process.on("message", (job: Job) => {
-    runJob(job).then(
+  process.on("message", (job: Job | SweepJob) => {
+    const done: Promise<Report | SweepReport> = "sweep" in job ? runSweep(job) : runJob(job);
+    done.then(
       (report) => process.send!(report),
       (error: unknown) => {
         throw error;

@@ -29,9 +29,9 @@ import type { Stream } from "../../src/storage/stream.js";
 import { StreamReader } from "../../src/storage/stream-reader.js";
 import { type Commit, type Ending, Model, type SeenLog, type SeenTask, type SeenTasks } from "./model.js";
 import { itemOf, payloadOf } from "./payload.js";
-import type { Astray, Fault, Plan, Round, Step } from "./plan.js";
+import type { Aim, Astray, Fault, Plan, Round, Step } from "./plan.js";
 import { SimClock } from "./sim-clock.js";
-import { SimDisk } from "./sim-disk.js";
+import { type CallKind, SimDisk } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
 import { Witness } from "./witness.js";
 
@@ -105,6 +105,8 @@ export class Simulator {
     | undefined;
   /** The directory was closed in order. */
   #closed = false;
+  /** The end at a call of one kind, and how many of those are still to come. */
+  #halt: { readonly on: Aim; left: number; readonly written: number } | undefined;
   /** Faults on calls of one kind, and how many of those are still to come. */
   #aimed: { readonly fault: Fault; left: number }[] = [];
   /** Writes until the one that goes astray, and whether that has come. */
@@ -174,12 +176,14 @@ export class Simulator {
     await this.#end(round);
     this.#writesLeft = 0;
     this.#aimed = [];
+    this.#halt = undefined;
   }
 
-  #schedule({ haltAtCall, haltWritten, faults }: Round): void {
+  #schedule({ haltAtCall, haltOn, haltWritten, faults }: Round): void {
     const { disk } = this;
     const base = disk.calls;
-    if (haltAtCall > 0) disk.haltAt(base + haltAtCall, haltWritten);
+    this.#halt = haltOn === undefined ? undefined : { on: haltOn, left: haltAtCall, written: haltWritten };
+    if (haltAtCall > 0 && haltOn === undefined) disk.haltAt(base + haltAtCall, haltWritten);
     this.#aimed = faults.flatMap((fault) => (fault.on === undefined ? [] : [{ fault, left: fault.call }]));
     for (const { call, on, errno, sticky, written, reverted, short } of faults) {
       if (on !== undefined) continue;
@@ -319,9 +323,13 @@ export class Simulator {
   #watchDisk(): void {
     this.disk.onCall = (kind, path, call) => {
       this.#mix(`${kind} ${path}`);
+      const halt = this.#halt;
+      if (halt !== undefined && isAimedAt(halt.on, kind, path) && --halt.left === 0) {
+        this.disk.haltAt(call, halt.written);
+      }
       for (const aimed of this.#aimed) {
         const { on, errno, sticky, written, reverted } = aimed.fault;
-        if (on?.kind !== kind || !path.includes(on.path) || --aimed.left !== 0) continue;
+        if (on === undefined || !isAimedAt(on, kind, path) || --aimed.left !== 0) continue;
         this.disk.failAt(call, { errno, sticky, written, pages: reverted ? "reverted" : "kept" });
       }
       if ((kind === "write" || kind === "writeSync") && this.#writesLeft > 0 && --this.#writesLeft === 0) {
@@ -931,6 +939,10 @@ export async function openDirectoryOf(
   } catch (error) {
     throw isVarveError(error) ? error : openError(DIRECTORY, error);
   }
+}
+
+function isAimedAt(aim: Aim, kind: CallKind, path: string): boolean {
+  return aim.kind === kind && path.includes(aim.path);
 }
 
 /** Where a task stands: its id is that from before it was redriven, if it was. */
