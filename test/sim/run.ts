@@ -48,7 +48,7 @@ export async function runJob({
   return { ...report, violations };
 }
 
-export async function runSweep({ sweep, seed, steps, bytes }: SweepJob): Promise<SweepReport> {
+async function runSweep({ sweep, seed, steps, bytes }: SweepJob): Promise<SweepReport> {
   if (sweep === "flips") {
     const plan = fullPlan(seed);
     const every = await flipEveryByte(plan, bytes);
