@@ -5,7 +5,7 @@
  * exit code is 1 if a mutant survives, if its text is not in the source any more, or if what should find it fails on the
  * engine as it is, and so proves nothing.
  *
- *   --only T   mutants whose name or file holds this text
+ *   --only T   mutants whose name or file holds this text; may be given several times
  *   --find     writes to test/mutants/seeds.json what has been found by searching, where the seed there does not do any more
  */
 
@@ -22,7 +22,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import ts from "typescript";
 import { build, checkNode, fail, install, ROOT } from "./setup.mjs";
@@ -38,11 +38,11 @@ if (options.build) {
   install();
   await build();
 }
-const dist = join(ROOT, options.dist);
+const dist = resolve(ROOT, options.dist);
 const { mutants } = await import(join(dist, "test/mutants/list.js"));
 const { SEARCHED_SEEDS } = await import(join(dist, "test/mutants/mutant.js"));
 const seeds = JSON.parse(readFileSync(SEEDS_FILE, "utf8"));
-const chosen = mutants.filter(({ name, file }) => `${name} ${file}`.includes(options.only));
+const chosen = mutants.filter(({ name, file }) => options.only.some((text) => `${name} ${file}`.includes(text)));
 const problems = [];
 const startedMs = performance.now();
 const trees = mkdtempSync(join(tmpdir(), "varve-mutants-"));
@@ -81,7 +81,7 @@ await eachInParallel([...outputs.keys()], async (mutant, tree) => {
   const by = mutant.killer.by === "simulator" ? `seed ${hex(finding.seed)}` : describe(mutant.killer);
   const hint =
     mutant.killer.by !== "simulator" || seeds[mutant.name] === finding.seed ? "" : ", not the one in seeds.json";
-  if (options.find && mutant.killer.by === "simulator") seeds[mutant.name] = finding.seed;
+  if (options.find && mutant.killer.by === "simulator" && hint !== "") keepSeed(mutant.name, finding.seed);
   console.log(`killed    ${mutant.name}   ${by}${hint}, ${took}: ${finding.what.split("\n")[0].slice(0, 140)}`);
 });
 
@@ -94,10 +94,6 @@ await eachInParallel([...used], async ([key, values], tree) => {
   problems.push(`${which} fails without a mutant, so it proves nothing: ${finding.what.split("\n")[0]}`);
 });
 
-if (options.find) {
-  const sorted = Object.fromEntries(mutants.filter(({ name }) => name in seeds).map(({ name }) => [name, seeds[name]]));
-  writeFileSync(SEEDS_FILE, `${JSON.stringify(sorted, undefined, 2)}\n`);
-}
 for (const problem of problems) console.log(problem);
 const seconds = ((performance.now() - startedMs) / 1000).toFixed(0);
 console.log(`${killed.length} of ${chosen.length} mutants killed in ${seconds} s with ${options.jobs} processes`);
@@ -107,7 +103,7 @@ function parse() {
   try {
     const { values } = parseArgs({
       options: {
-        only: { type: "string", default: "" },
+        only: { type: "string", multiple: true, default: [""] },
         jobs: { type: "string", default: String(availableParallelism()) },
         find: { type: "boolean", default: false },
         dist: { type: "string" },
@@ -182,6 +178,14 @@ function replace(file, contents) {
 function seedsFor({ name }) {
   const searched = Array.from({ length: SEARCHED_SEEDS }, (_, index) => index + 1);
   return seeds[name] === undefined ? searched : [seeds[name], ...searched];
+}
+
+/** At once, so that nothing is lost of a search that is given up. */
+function keepSeed(name, seed) {
+  seeds[name] = seed;
+  const known = mutants.filter((mutant) => mutant.killer.by === "simulator" && mutant.name in seeds);
+  const sorted = Object.fromEntries(known.map((mutant) => [mutant.name, seeds[mutant.name]]));
+  writeFileSync(SEEDS_FILE, `${JSON.stringify(sorted, undefined, 2)}\n`);
 }
 
 async function tryKiller(tree, killer, tried) {

@@ -17,7 +17,7 @@
  *   --dist DIR   uses a build that is there already
  */
 
-import { join } from "node:path";
+import { resolve } from "node:path";
 import { build, checkNode, install, ROOT, run } from "./setup.mjs";
 
 checkNode();
@@ -28,4 +28,4 @@ if (dist === undefined) {
   install();
   await build();
 }
-run("npm run world", "--enable-source-maps", [join(ROOT, dist ?? "dist", "test", "world", "run.js"), ...args]);
+run("npm run world", "--enable-source-maps", [resolve(ROOT, dist ?? "dist", "test/world/run.js"), ...args]);

@@ -1,6 +1,6 @@
 /** The checkpoint: what must be durable before what, and what it may leave out. */
 
-import { type Mutant, simulator, testFile } from "./mutant.js";
+import { directed, FULL_DISK, type Mutant, simulator } from "./mutant.js";
 
 const checkpoint = "src/engine/checkpoint.ts";
 const writer = "src/engine/segment-writer.ts";
@@ -32,12 +32,12 @@ export const checkpointMutants: readonly Mutant[] = [
     killer: simulator,
   },
   {
-    name: "a failed sync of a segment is taken for a full disk",
+    name: "a failed sync of segments or folders is taken for a full disk",
     file: writer,
     search: "  try {\n    await sync;\n  } catch (cause) {",
     replacement: "  try {\n    await sync;\n  } catch (cause) {\n    throw cause;",
     breaks: "a sync that succeeds after one that failed proves nothing",
-    killer: simulator,
+    killer: directed("a checkpoint whose"),
   },
   {
     name: "a failed sync of a segment is passed over",
@@ -112,7 +112,7 @@ export const checkpointMutants: readonly Mutant[] = [
     search: "    else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;\n",
     replacement: "",
     breaks: "the file that follows a snapshot is there",
-    killer: simulator,
+    killer: directed("the log file that follows a snapshot is there"),
   },
   {
     name: "the snapshot is of now, not of the border between two log files",
@@ -136,7 +136,7 @@ export const checkpointMutants: readonly Mutant[] = [
     search: "      await this.#writer.sync();\n    } catch (error) {",
     replacement: "      this.#writer.publish();\n      await this.#writer.sync();\n    } catch (error) {",
     breaks: "a failed checkpoint leaves the log in charge",
-    killer: testFile("test/sim/directed.test.ts"),
+    killer: directed("a segment whose sync failed"),
   },
   {
     name: "space that is held in reserve is not given up",
@@ -144,7 +144,7 @@ export const checkpointMutants: readonly Mutant[] = [
     search: "      if (!this.#engine.ballast.release()) throw error;\n",
     replacement: "      throw error;\n",
     breaks: "a full disk can be drained",
-    killer: testFile("test/field-cases/case-06-the-disk-fills-up.test.ts"),
+    killer: FULL_DISK,
   },
   {
     name: "no space is held in reserve",
@@ -152,6 +152,6 @@ export const checkpointMutants: readonly Mutant[] = [
     search: "    if (this.bytes >= bytes) return;",
     replacement: "    return;",
     breaks: "a full disk can be drained",
-    killer: testFile("test/field-cases/case-06-the-disk-fills-up.test.ts"),
+    killer: FULL_DISK,
   },
 ];

@@ -1,9 +1,8 @@
 /** The group commit, and what it asks of the disk's space. */
 
-import { type Mutant, simulator, testFile } from "./mutant.js";
+import { directed, FULL_DISK, type Mutant, simulator } from "./mutant.js";
 
 const file = "src/engine/engine.ts";
-const FULL_DISK = testFile("test/field-cases/case-06-the-disk-fills-up.test.ts");
 
 export const commitMutants: readonly Mutant[] = [
   {
@@ -65,7 +64,7 @@ export const commitMutants: readonly Mutant[] = [
     search: "    if (this.#failure !== undefined) {\n      // What the disk holds is unknown by now",
     replacement: "    if (false) {\n      // What the disk holds is unknown by now",
     breaks: "nothing is written behind what the disk may not hold",
-    killer: testFile("test/sim/directed.test.ts"),
+    killer: directed("what was staged when a sync failed"),
   },
   {
     name: "watermark 0",
@@ -173,7 +172,7 @@ export const commitMutants: readonly Mutant[] = [
     replacement:
       "    } catch (error) {\n      if (!isNoSpace(error)) throw this.#noSpace(error);\n    }\n    if (!this.#diskFull) return;",
     breaks: "what a full disk cannot take is refused",
-    killer: FULL_DISK,
+    killer: directed("a full disk refuses"),
   },
   {
     name: "a full disk takes acks only up to the end of a log file",
@@ -181,7 +180,7 @@ export const commitMutants: readonly Mutant[] = [
     search: "      if (!this.wal.hasSpare) throw full;",
     replacement: "      throw full;",
     breaks: "a full disk can be drained",
-    killer: testFile("test/sim/directed.test.ts"),
+    killer: directed("a full disk is drained, far past what is left of a log file of 4MiB"),
   },
   {
     name: "no log file is kept ready",

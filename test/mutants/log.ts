@@ -1,6 +1,6 @@
 /** The log on disk: how it is written, read back and judged. */
 
-import { type Mutant, simulator, testFile } from "./mutant.js";
+import { directed, type Mutant, simulator, tampered } from "./mutant.js";
 
 const wal = "src/storage/wal.ts";
 const reader = "src/storage/wal-reader.ts";
@@ -37,7 +37,7 @@ export const logMutants: readonly Mutant[] = [
     search: '{FAILED_MARK}`, "create").close();',
     replacement: '{FAILED_MARK}.tmp`, "create").close();',
     breaks: "after a failed write offsets that were shown are not given out again",
-    killer: testFile("test/sim/directed.test.ts"),
+    killer: directed("after a failed sync, offsets"),
   },
   {
     name: "one generation for ever",
@@ -86,7 +86,7 @@ export const logMutants: readonly Mutant[] = [
     search: "    if (bulkCrc !== header.bulkCrc) return undefined;\n",
     replacement: "",
     breaks: "a batch that an earlier life left in the place of a torn one is not taken for it",
-    killer: testFile("test/sim/tampered.test.ts"),
+    killer: tampered("whole as that is, is not read"),
   },
   {
     name: "damage is taken for a torn tail",
@@ -142,6 +142,6 @@ export const logMutants: readonly Mutant[] = [
     search: "if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {",
     replacement: "if (false) {",
     breaks: "a missing log file is missed",
-    killer: testFile("test/sim/tampered.test.ts"),
+    killer: tampered("a log file that is taken away"),
   },
 ];

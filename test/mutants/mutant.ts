@@ -42,3 +42,15 @@ export function flips(seed: number): Killer {
 export function testFile(file: string, only?: string): Killer {
   return only === undefined ? { by: "test", file } : { by: "test", file, only };
 }
+
+/** A story on the simulated machine that plans come upon too seldom. */
+export function directed(only: string): Killer {
+  return testFile("test/sim/directed.test.ts", only);
+}
+
+/** Directories that someone has tampered with. */
+export function tampered(only: string): Killer {
+  return testFile("test/sim/tampered.test.ts", only);
+}
+
+export const FULL_DISK = testFile("test/field-cases/case-06-the-disk-fills-up.test.ts", "a full disk refuses");

@@ -1,6 +1,6 @@
 /** Reading what stands on disk. */
 
-import { flips, type Mutant, simulator, testFile } from "./mutant.js";
+import { flips, type Mutant, simulator, tampered } from "./mutant.js";
 
 const file = "src/storage/stream-reader.ts";
 
@@ -19,7 +19,7 @@ export const readMutants: readonly Mutant[] = [
     search: "|| !batchIsIntact(buffer, at, ref.bytes)) {",
     replacement: ") {",
     breaks: "a payload is byte for byte what was sent",
-    killer: testFile("test/sim/tampered.test.ts"),
+    killer: tampered("rot in a log file is noticed"),
   },
   {
     name: "a damaged batch is passed over in silence",
@@ -27,7 +27,7 @@ export const readMutants: readonly Mutant[] = [
     search: "          throw damaged(run.segment.path, from, first, header.baseOffset);",
     replacement: "          return;",
     breaks: "what cannot be read is reported",
-    killer: flips(2),
+    killer: tampered("a damaged batch costs"),
   },
   {
     name: "damage at the end of a run is passed over in silence",
@@ -44,7 +44,7 @@ export const readMutants: readonly Mutant[] = [
       "  return header.streamId === streamId && header.baseOffset >= from && header.baseOffset + header.span <= to;",
     replacement: "  return header.baseOffset >= from && header.baseOffset + header.span <= to;",
     breaks: "nothing foreign is ever delivered",
-    killer: testFile("test/sim/tampered.test.ts"),
+    killer: tampered("the batch of another stream"),
   },
   {
     name: "memory that was used again is read",

@@ -183,10 +183,10 @@ export const taskMutants: readonly Mutant[] = [
     killer: simulator,
   },
   {
-    name: "a task out of its order is left out of the snapshot",
+    name: "tasks that wait are left out of the snapshot",
     file: ledger,
     search: "if (task.phase !== TaskPhase.Leased && !this.ready.has(task)) encodeTask(output, task);",
-    replacement: "if (task.phase === TaskPhase.Waiting) encodeTask(output, task);",
+    replacement: "if (task.phase === TaskPhase.Ready && !this.ready.has(task)) encodeTask(output, task);",
     breaks: "a task that is not done is kept",
     killer: simulator,
   },

@@ -7,6 +7,8 @@ import { Simulated, TINY } from "../support/simulated.js";
 
 /** Enough that either order of two things that are due at once is met. */
 const TRIALS = 24;
+/** Whose settling takes more of the log than is allocated at a time. */
+const TASKS = 8000;
 
 void test("what was staged when a sync failed is not acknowledged, and stays away if it was refused", async () => {
   let refused = 0;
@@ -60,43 +62,119 @@ void test("a segment whose sync failed is not what readers are given", async () 
   machine.disk.onCall = (kind, path, call) => {
     if (kind === "sync" && path.endsWith(".seg")) machine.disk.failAt(call, { errno: "EIO", pages: "reverted" });
   };
-  const sent: string[] = [];
-  for (let code: string | undefined; code === undefined; ) {
-    const text = `${sent.length} `.padEnd(10_000, "x");
-    code = await machine.settle(codeOf(log.append(text)));
-    if (code === undefined) sent.push(text);
-  }
+  const sent = await appendUntilRefused(machine, log, Number.POSITIVE_INFINITY);
   await machine.pass(1000);
   assert.ok(sent.length > 20);
   assert.deepEqual((await machine.settle(allOf(log))).slice(0, sent.length), sent);
 });
 
-void test("a full disk is drained, far past the end of a log file", async () => {
-  const machine = Simulated.boot(3);
-  const mq = await machine.open();
-  const jobs = await machine.settle(mq.openTask("jobs", { lease: "24h" }));
-  let tasks = 0;
-  for (; tasks < 4000; tasks += 200) {
-    await machine.settle(jobs.enqueueBatch(Array.from({ length: 200 }, () => "task")));
-  }
-  machine.disk.capacityBytes = machine.disk.usedBytes + 200_000;
-  let code: string | undefined;
-  while (code === undefined) {
-    code = await machine.settle(codeOf(jobs.enqueue(Buffer.alloc(20_000))));
-    if (code === undefined) tasks++;
-  }
-  assert.equal(code, "ERR_DISK_FULL");
-  machine.disk.capacityBytes = machine.disk.usedBytes;
-  const before = (await machine.settle(mq.stats())).wal.writtenBytes;
-  for (; tasks > 0; tasks--) {
-    const task = await machine.settle(jobs.dequeue());
-    assert.ok(task !== undefined, `${tasks} tasks are left`);
-    await machine.settle(jobs.ack(task));
-  }
-  const { wal, health } = await machine.settle(mq.stats());
-  assert.notEqual(health, "failed");
-  assert.ok(wal.writtenBytes - before > 256 * 1024, "more than a log file was written");
+for (const [kind, path, errno] of [
+  ["sync", ".seg", "EIO"],
+  ["sync", ".seg", "ENOSPC"],
+  ["syncDirectory", "/data/log", "EIO"],
+  ["syncDirectory", "/data/log", "ENOSPC"],
+] as const) {
+  void test(`a checkpoint whose ${kind} of ${path} failed with ${errno} is not made good by trying again`, async () => {
+    const machine = Simulated.boot(4);
+    const mq = await machine.open();
+    const log = await machine.settle(mq.openLog("events"));
+    let failed = false;
+    machine.disk.onCall = (called, where, call) => {
+      if (called !== kind || !where.endsWith(path) || failed) return;
+      failed = true;
+      machine.disk.failAt(call, { errno, pages: "reverted" });
+    };
+    const sent = await appendUntilRefused(machine, log, 200);
+    await machine.pass(5000);
+    assert.ok(failed && sent.length > 20);
+    const next = machine.cutPower("none");
+    const again = await next.open();
+    const found = await next.settle(allOf(await next.settle(again.openLog("events"))));
+    assert.deepEqual(found.slice(0, sent.length), sent);
+  });
+}
+
+void test("the log file that follows a snapshot is there, however long its name takes", async () => {
+  const machine = Simulated.boot(6);
+  const mq = await machine.open({ ...TINY, durability: "async" });
+  const log = await machine.settle(mq.openLog("events"));
+  // The names in the log's folder never become durable; everything else does at once.
+  const { disk } = machine;
+  const syncDirectory = disk.syncDirectory.bind(disk);
+  let named = 0;
+  disk.syncDirectory = (path) => {
+    if (!path.endsWith("/wal")) return syncDirectory(path);
+    named++;
+    return new Promise(() => {});
+  };
+  let stored = 0;
+  disk.onCall = (kind, path) => {
+    if (kind === "sync" && path.endsWith(".seg")) stored++;
+  };
+  const sent = await appendUntilRefused(machine, log, 40);
+  await machine.pass(5000);
+  assert.ok(named > 0 && stored > 0, "a checkpoint has come as far as the snapshot");
+  const next = machine.cutPower("none");
+  const again = await next.open();
+  const found = await next.settle(allOf(await next.settle(again.openLog("events"))));
+  assert.deepEqual(found, sent.slice(0, found.length));
 });
+
+void test("a full disk refuses what it cannot take", async () => {
+  const machine = Simulated.boot(5);
+  const mq = await machine.open({ ...TINY, walFileBytes: "4MiB" });
+  const log = await machine.settle(mq.openLog("events"));
+  machine.disk.capacityBytes = machine.disk.usedBytes;
+  let refused: unknown;
+  // Past what the log has allocated, and not as far as the end of its file.
+  for (let record = 0; record < 300 && refused === undefined; record++) {
+    const outcome = await machine.outcomeOf(log.append("x".repeat(10_000)));
+    assert.notEqual(outcome.kind, "unanswered");
+    if (outcome.kind === "rejected") refused = outcome.error;
+  }
+  assert.ok(isVarveError(refused, "ERR_DISK_FULL"), String(refused));
+  assert.equal((await machine.settle(mq.stats())).health, "disk-full");
+});
+
+for (const walFileBytes of ["256KiB", "4MiB"]) {
+  void test(`a full disk is drained, far past what is left of a log file of ${walFileBytes}`, async () => {
+    const machine = Simulated.boot(3);
+    const mq = await machine.open({ ...TINY, walFileBytes });
+    const jobs = await machine.settle(mq.openTask("jobs", { lease: "24h" }));
+    let tasks = 0;
+    for (; tasks < TASKS; tasks += 200) {
+      await machine.settle(jobs.enqueueBatch(Array.from({ length: 200 }, () => "task")));
+    }
+    machine.disk.capacityBytes = machine.disk.usedBytes + 200_000;
+    let code: string | undefined;
+    while (code === undefined) {
+      code = await machine.settle(codeOf(jobs.enqueue(Buffer.alloc(20_000))));
+      if (code === undefined) tasks++;
+    }
+    assert.equal(code, "ERR_DISK_FULL");
+    machine.disk.capacityBytes = machine.disk.usedBytes;
+    const before = (await machine.settle(mq.stats())).wal.writtenBytes;
+    for (; tasks > 0; tasks--) {
+      const task = await machine.settle(jobs.dequeue());
+      assert.ok(task !== undefined, `${tasks} tasks are left`);
+      await machine.settle(jobs.ack(task));
+    }
+    const { wal, health } = await machine.settle(mq.stats());
+    assert.notEqual(health, "failed");
+    assert.ok(wal.writtenBytes - before > 1024 * 1024, "more was written than had been allocated");
+  });
+}
+
+/** What was acknowledged of up to so many records, each large enough that log files fill up soon. */
+async function appendUntilRefused(machine: Simulated, log: LogQueue, most: number): Promise<string[]> {
+  const sent: string[] = [];
+  while (sent.length < most) {
+    const text = `${sent.length} `.padEnd(10_000, "x");
+    if ((await machine.settle(codeOf(log.append(text)))) !== undefined) break;
+    sent.push(text);
+  }
+  return sent;
+}
 
 async function codeOf(run: Promise<unknown>): Promise<string | undefined> {
   try {

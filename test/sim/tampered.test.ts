@@ -59,6 +59,28 @@ void test("the batch of another stream, whole as it is, is not taken for one's o
   await assert.rejects(next.settle(log.read(0)), (error) => isVarveError(error, "ERR_CORRUPT"));
 });
 
+void test("a damaged batch costs its own records, and says so", async () => {
+  const machine = Simulated.boot(10);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  for (const text of ["first", "second", "third", "fourth"]) await machine.settle(log.append(`the ${text}`));
+  await machine.settle(mq.close());
+  const next = machine.kill();
+  const path = segmentWith(next.disk, "the second");
+  next.disk.flipBit(path, next.disk.peek(path).indexOf("the second"), 3);
+  const again = await next.open();
+  const queue = await next.settle(again.openLog("events"));
+  const isDamage = (error: unknown) => isVarveError(error, "ERR_CORRUPT");
+  await assert.rejects(next.settle(queue.read(1)), isDamage);
+  assert.equal((await next.settle(queue.read(2)))?.payload.toString(), "the third");
+  const met: number[] = [];
+  const scan = async () => {
+    for await (const batch of queue.batches()) for (const { offset } of batch) met.push(offset);
+  };
+  await assert.rejects(next.settle(scan()), isDamage);
+  assert.deepEqual(met, [0]);
+});
+
 void test("rot in a log file is noticed when it is read while the directory is open", async () => {
   const machine = Simulated.boot(9);
   const mq = await machine.open({ walFileBytes: "8MiB", cacheBytes: "4MiB" });
