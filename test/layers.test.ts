@@ -26,7 +26,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Packages, by the layer that may use them. */
-const PACKAGES: Readonly<Record<string, readonly string[]>> = { cli: ["commander"], bench: ["commander"] };
+const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  queues: ["croner"],
+  cli: ["commander"],
+  bench: ["commander"],
+};
 
 /** Built-in modules that reach outside the process or measure time. */
 const OUTSIDE =
