@@ -95,15 +95,25 @@ export class Catalog {
 
   /** Adds a queue that is new, with the ids that the log gives it. */
   create(kind: number, name: string, id: number, streamIds: readonly number[], config: Buffer): QueueState {
-    const streams = streamIds.map((streamId, index) => {
-      return new Stream(streamId, this.streamFolder(kind, name, index));
-    });
+    const folders = this.#kinds.streamFolders(kind);
+    const streams = streamIds.map((streamId, index) => this.newStream(kind, name, streamId, folders[index] ?? ""));
     const state = this.#kinds.create(kind, id, name, streams, config);
     this.#add({ id, kind, name, state, body: undefined, wrongCrc: undefined, damaged: undefined });
     this.#index(state);
     this.lastQueueId = Math.max(this.lastQueueId, id);
     this.lastStreamId = Math.max(this.lastStreamId, ...streamIds);
     return state;
+  }
+
+  /** Gives a queue a further stream, with the id that the log gives it. */
+  addStream(state: QueueState, streamId: number, folder: string): Stream {
+    const known = state.streams.find((stream) => stream.folder === folder);
+    if (known !== undefined) throw new MalformedError(`queue ${state.id} has a stream ${folder} already`);
+    const stream = this.newStream(state.kind, state.name, streamId, folder);
+    state.addStream(stream);
+    this.#streams.set(streamId, stream);
+    this.lastStreamId = Math.max(this.lastStreamId, streamId);
+    return stream;
   }
 
   /** Adds a queue that repair has made. */
@@ -113,9 +123,9 @@ export class Catalog {
     this.#index(state);
   }
 
-  /** The folder of one of a queue's streams. */
-  streamFolder(kind: number, name: string, index: number): string {
-    return `${this.#folder(kind, name)}/${this.#kinds.streamFolder(kind, index)}`.replace(/\/$/, "");
+  /** A stream of a queue, that the queue does not have yet. */
+  newStream(kind: number, name: string, id: number, folder: string): Stream {
+    return new Stream(id, this.#folder(kind, name), folder);
   }
 
   /** Takes a queue away whose state makes no sense; used by repair, which makes it again. */
@@ -126,12 +136,8 @@ export class Catalog {
   }
 
   /** Ids for a queue that is about to be created; never given out twice. */
-  reserveIds(streams: number): { id: number; streamIds: number[] } {
-    return { id: ++this.lastQueueId, streamIds: Array.from({ length: streams }, () => ++this.lastStreamId) };
-  }
-
-  streamCount(kind: number): number {
-    return this.#kinds.streamCount(kind);
+  reserveIds(kind: number): { id: number; streamIds: number[] } {
+    return { id: ++this.lastQueueId, streamIds: this.#kinds.streamFolders(kind).map(() => ++this.lastStreamId) };
   }
 
   /** A queue's state, read from its snapshot section if need be. */
@@ -310,8 +316,8 @@ export class Catalog {
     input.varint(); // the count, which the state knows better
     const stateBytes = input.bytes(input.varint());
     const streams: Stream[] = [];
-    for (let index = 0, count = input.varint(); index < count; index++) {
-      streams.push(this.#restoreStream(input, this.streamFolder(entry.kind, entry.name, index)));
+    for (let count = input.varint(); count > 0; count--) {
+      streams.push(this.#restoreStream(input, this.#folder(entry.kind, entry.name)));
     }
     const { kind, id, name } = entry;
     const state = this.#kinds.restore(kind, id, name, streams, new Decoder(stateBytes));
@@ -319,14 +325,16 @@ export class Catalog {
     return state;
   }
 
-  #restoreStream(input: Decoder, directory: string): Stream {
+  #restoreStream(input: Decoder, queueDirectory: string): Stream {
     const id = input.varint();
+    const folder = input.string();
     const head = input.varint();
     const next = input.varint();
     const lastTimestamp = input.varint();
     const gaps: Gap[] = [];
     for (let count = input.varint(); count > 0; count--) gaps.push({ from: input.varint(), to: input.varint() });
-    const stream = new Stream(id, directory, head, next, lastTimestamp, gaps);
+    const stream = new Stream(id, queueDirectory, folder, head, next, lastTimestamp, gaps);
+    const { directory } = stream;
     for (let count = input.varint(); count > 0; count--) {
       const sharedId = input.varint();
       const position = input.varint();
@@ -370,7 +378,7 @@ export class Catalog {
 /** What a section says of a queue, with the streams of its present state. */
 function recapture(entry: CatalogEntry, body: Buffer, state: QueueState): CapturedQueue {
   const parts = readSection(body);
-  const streams = parts.streams.map(({ id, ...numbers }) => {
+  const streams = parts.streams.map(({ id, folder: _, ...numbers }) => {
     const stream = state.streams.find((each) => each.id === id);
     if (stream === undefined) throw new MalformedError(`stream ${id} is not the queue's`);
     return { stream, ...numbers };
@@ -386,6 +394,7 @@ function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
   encoder.varint(queue.streams.length);
   for (const { stream, head, next, lastTimestamp, gaps } of queue.streams) {
     encoder.varint(stream.id);
+    encoder.string(stream.folder);
     encoder.varint(head);
     encoder.varint(next);
     encoder.varint(lastTimestamp);
@@ -417,6 +426,7 @@ export interface SectionParts {
   readonly state: Buffer;
   readonly streams: readonly {
     readonly id: number;
+    readonly folder: string;
     readonly head: number;
     readonly next: number;
     readonly lastTimestamp: number;
@@ -430,7 +440,13 @@ export function readSection(body: Buffer): SectionParts {
   input.varint();
   const state = input.bytes(input.varint());
   const streams = Array.from({ length: input.varint() }, () => {
-    const numbers = { id: input.varint(), head: input.varint(), next: input.varint(), lastTimestamp: input.varint() };
+    const numbers = {
+      id: input.varint(),
+      folder: input.string(),
+      head: input.varint(),
+      next: input.varint(),
+      lastTimestamp: input.varint(),
+    };
     const gaps = Array.from({ length: input.varint() }, () => ({ from: input.varint(), to: input.varint() }));
     for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
     return { ...numbers, gaps };

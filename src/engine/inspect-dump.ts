@@ -13,7 +13,7 @@ import { ENTRY_HEADER_BYTES, entryBytes, FILE_HEADER_BYTES, WAL_MAGIC } from "..
 import { headerOf } from "./inspect-log.js";
 import { indexProblem } from "./inspect-segments.js";
 import { FileWindow, findEntry, type Stretch, walkRecords, walkStretch } from "./inspect-window.js";
-import { OP_CREATE_QUEUE } from "./queue-state.js";
+import { OP_ADD_STREAM, OP_CREATE_QUEUE } from "./queue-state.js";
 
 /** What a dump must know of queues; given by the layer that knows the kinds. */
 export interface QueueDescriber {
@@ -129,6 +129,8 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
           streamIds,
           config,
         };
+      } else if (code === OP_ADD_STREAM) {
+        yield { type: "operation", queueId, name: "AddStream", streamId: fields.varint(), folder: fields.string() };
       } else {
         yield { type: "operation", queueId, ...describer.operation(code, kinds.get(queueId), fields) };
       }
@@ -291,6 +293,7 @@ function showBody({ kind, body }: SnapshotSection, describer: QueueDescriber): o
   const state = describer.state(kind, new Decoder(input.bytes(input.varint())));
   const streams = Array.from({ length: input.varint() }, () => ({
     streamId: input.varint(),
+    folder: input.string(),
     head: input.varint(),
     next: input.varint(),
     lastTimestamp: input.varint(),

@@ -23,7 +23,7 @@ import { inspectLog } from "./inspect-log.js";
 import { Findings, guarded, type VerifyProgress, type VerifyReport } from "./inspect-report.js";
 import { inspectLoneSegment, inspectSegment, type OwnedRun } from "./inspect-segments.js";
 import { walkRecords } from "./inspect-window.js";
-import { FIRST_QUEUE_OP, OP_CREATE_QUEUE, type QueueKinds, type QueueState } from "./queue-state.js";
+import { FIRST_QUEUE_OP, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueKinds, type QueueState } from "./queue-state.js";
 import { mustFollow } from "./recovery.js";
 
 /** What an inspection must know of queues; given by the layer that knows the kinds. */
@@ -338,6 +338,7 @@ class DirectoryInspection {
 
   #own(state: QueueState, label: string): void {
     for (const stream of state.streams) {
+      if (this.#coverage.has(stream)) continue;
       this.#owners.set(stream.id, { state, stream, label });
       this.#coverage.set(stream, new Coverage());
     }
@@ -393,10 +394,17 @@ class DirectoryInspection {
       this.#own(state, this.#inspector.label(kind, name));
       return;
     }
-    if (code < FIRST_QUEUE_OP) throw new MalformedError(`operation ${code} is not known`);
     const entry = catalog.byId(queueId);
     if (entry === undefined) throw new MalformedError(`queue ${queueId} is not known`);
-    entry.state?.replay(code, fields, time);
+    const { state } = entry;
+    if (code === OP_ADD_STREAM) {
+      if (state === undefined) return;
+      catalog.addStream(state, fields.varint(), fields.string());
+      this.#own(state, this.#inspector.label(state.kind, state.name));
+      return;
+    }
+    if (code < FIRST_QUEUE_OP) throw new MalformedError(`operation ${code} is not known`);
+    state?.replay(code, fields, time);
   }
 
   /** Notes the batches of an entry; those of queues that cannot be read are only checked. */

@@ -29,21 +29,25 @@ export interface QueueState {
   neededFrom(stream: Stream): number;
   /** Called once, when the queue has been read back after an open: time stood still from `last` to `now`. */
   resume(last: LogTime, now: LogTime): void;
+  /** Takes on a stream that the queue has got since it was made; its folder says what for. */
+  addStream(stream: Stream): void;
   /** Ends waits and timers. */
   close(error: Error): void;
 }
 
 /** Makes queue states; given to the engine by the layer that knows the kinds. */
 export interface QueueKinds {
-  /** Number of streams a new queue of a kind has. */
-  streamCount(kind: number): number;
+  /** The folders of the streams that a new queue of a kind has, below the queue's own. */
+  streamFolders(kind: number): readonly string[];
+  /** Whether a queue of a kind may get a stream with this folder later on. */
+  mayAddStream(kind: number, folder: string): boolean;
   create(kind: number, id: number, name: string, streams: Stream[], config: Buffer): QueueState;
   restore(kind: number, id: number, name: string, streams: Stream[], input: Decoder): QueueState;
-  /** Folder of a queue below the directory, and of one of its streams below that. */
+  /** Folder of a queue below the directory. */
   folder(kind: number, name: string): string;
-  streamFolder(kind: number, index: number): string;
 }
 
 /** Operation codes below this are the engine's own. On disk: append, never renumber. */
 export const FIRST_QUEUE_OP = 16;
 export const OP_CREATE_QUEUE = 1;
+export const OP_ADD_STREAM = 2;

@@ -12,19 +12,19 @@ import { VarveError } from "../api/errors.js";
 import type { ResolvedOpenOptions } from "../api/options.js";
 import { batchFileBytes, readBatchHeader } from "../storage/batch.js";
 import { Decoder, MalformedError } from "../storage/bytes.js";
-import type { Disk } from "../storage/disk.js";
+import { type Disk, isNoSpace } from "../storage/disk.js";
 import { FileCache } from "../storage/file-cache.js";
 import { decodeSnapshot, isSnapshotName, type Snapshot, snapshotPath } from "../storage/snapshot.js";
 import type { Stream } from "../storage/stream.js";
-import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
-import type { WalFileHeader } from "../storage/wal-format.js";
+import { FAILED_MARK, type NextFileHeader, Wal, type WalFile } from "../storage/wal.js";
+import { FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
 import { Catalog } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
 import { keepCopy } from "./damaged.js";
 import { foreignNotes, readMarker } from "./directory.js";
-import { Engine, type EnginePlatform, isNoSpace, WAL_FILES_MAX } from "./engine.js";
-import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
+import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
+import { FIRST_QUEUE_OP, type LogTime, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
 
 /** Bytes of the smallest record. */
 const RECORD_BYTES_MIN = 6;
@@ -45,7 +45,7 @@ export async function openDirectory(
   const { disk, clock } = platform;
   const marker = await readMarker(disk, directory, platform.random, clock.wallMs());
   const foreign = foreignNotes(disk, directory);
-  const snapshot = readSnapshot(disk, directory);
+  const { snapshot, bytes: snapshotBytes } = readSnapshot(disk, directory);
   if (snapshot.header.directoryId !== marker.id) {
     throw corrupt(`${directory}/snap`, "the snapshot belongs to another directory");
   }
@@ -84,6 +84,8 @@ export async function openDirectory(
     crc: end.crc,
     generation,
     elapsedMs: last.elapsedMs,
+    recovering: sources.length > 0,
+    snapshotBytes,
   });
   catalog.resume(last, engine.time());
   const failedMark = `${walDirectory}/${FAILED_MARK}`;
@@ -97,33 +99,60 @@ export async function openDirectory(
   }
 
   try {
-    await keepDamaged(disk, directory, replay.leftOut, notes);
+    await keepDamaged(engine, replay.leftOut, notes);
     for (const name of old) wal.adoptSpare(name);
     const header = { firstLsn: end.lsn + 1, generation, prevCrc: end.crc, async: options.durability === "async" };
-    try {
-      wal.begin(header, seqMax + 1);
-    } catch (error) {
-      // On a full disk, what is held in reserve is for this as well.
-      if (!isNoSpace(error) || !engine.ballast.release()) throw error;
-      wal.begin(header, seqMax + 1);
-    }
+    await beginLog(engine, header, seqMax + 1);
     await wal.sync();
     const checkpointer = new Checkpointer(engine);
+    let covered = true;
     if (sources.length > 0) {
-      await checkpointer.checkpointNow();
+      covered = await checkpointer.checkpointNow();
       if (engine.failure !== undefined) throw engine.failure;
+      if (!covered) {
+        // After a failed write, what was read back may be in memory alone, and only a checkpoint writes it again.
+        if (failed) throw diskFull(directory);
+        notes.push(`${directory}: the disk is full; reads go on, changes are taken when there is space`);
+      }
       options.logger.info({ directory, ...report }, "recovered after an unclean stop");
     } else {
       // From the first change on the snapshot, which says that nothing follows it, does not count alone any more.
       await wal.markBegun();
     }
-    for (const seq of begun) if (seq !== wal.current.seq) disk.unlink(Wal.begunPath(walDirectory, seq));
-    if (failed) disk.unlink(failedMark);
+    if (covered) {
+      for (const seq of begun) if (seq !== wal.current.seq) disk.unlink(Wal.begunPath(walDirectory, seq));
+      if (failed) disk.unlink(failedMark);
+    }
     return { engine, checkpointer, report };
   } catch (error) {
     wal.close();
     engine.files.close();
     throw error;
+  }
+}
+
+/** Begins the log file of the new life: on a full disk in what is held in reserve, or in what old files do not need. */
+async function beginLog(engine: Engine, header: NextFileHeader, seq: number): Promise<void> {
+  const { wal } = engine;
+  try {
+    await withReserves(engine, () => wal.begin(header, seq));
+  } catch (error) {
+    if (!isNoSpace(error)) throw error;
+    await wal.cutTails();
+    wal.begin(header, seq, FILE_HEADER_BYTES);
+  }
+}
+
+/** Repeats what has no space for as long as there are reserves to be given up. */
+async function withReserves<T>(engine: Engine, run: () => T | Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!isNoSpace(error)) throw error;
+      engine.noteDiskFull();
+      if (!engine.makeRoom()) throw error;
+    }
   }
 }
 
@@ -141,7 +170,7 @@ export function offsetsToSkip(walFileBytes: number): number {
   return Math.ceil((WAL_FILES_MAX * walFileBytes) / RECORD_BYTES_MIN);
 }
 
-function readSnapshot(disk: Disk, directory: string): Snapshot {
+function readSnapshot(disk: Disk, directory: string): { snapshot: Snapshot; bytes: number } {
   const folder = `${directory}/snap`;
   let names: string[];
   try {
@@ -153,10 +182,11 @@ function readSnapshot(disk: Disk, directory: string): Snapshot {
   const newest = names[names.length - 1];
   if (newest === undefined) throw corrupt(folder, "there is no snapshot: it says which queues there are");
   const path = `${folder}/${newest}`;
-  const snapshot = decodeSnapshot(disk.readFile(path));
+  const contents = disk.readFile(path);
+  const snapshot = decodeSnapshot(contents);
   if (typeof snapshot === "string") throw corrupt(path, snapshot);
   if (path !== snapshotPath(folder, snapshot.header.lsn)) throw corrupt(path, "the name does not match the contents");
-  return snapshot;
+  return { snapshot, bytes: contents.length };
 }
 
 /** Whether a log file that follows the snapshot must be there. After an orderly close there is none until the next open. */
@@ -192,9 +222,9 @@ function listLog(
  * Keeps copies of the log files with changes of damaged queues: the checkpoint that comes next gives the files up. Copies,
  * as the files themselves are needed until its snapshot is durable.
  */
-async function keepDamaged(disk: Disk, directory: string, files: Iterable<string>, notes: string[]): Promise<void> {
+async function keepDamaged(engine: Engine, files: Iterable<string>, notes: string[]): Promise<void> {
   for (const path of files) {
-    const kept = await keepCopy(disk, directory, path);
+    const kept = await withReserves(engine, () => keepCopy(engine.disk, engine.directory, path));
     notes.push(`${kept}: a copy of the log file with the changes of damaged queues that were left out`);
   }
 }
@@ -270,7 +300,6 @@ class Replay {
           position: entry.bulkPosition + at - entry.bulkStart,
         };
         wal.batches.push(ref);
-        wal.bulkBytes += header.bytes;
         stream.add(ref);
         stream.show(ref.next);
       }
@@ -297,11 +326,14 @@ class Replay {
       this.#catalog.create(kind, name, queueId, streamIds, fields.bytes(fields.varint()));
       return;
     }
-    if (code < FIRST_QUEUE_OP) throw new MalformedError(`operation ${code} is not known`);
+    if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM) {
+      throw new MalformedError(`operation ${code} is not known`);
+    }
     const entry = this.#catalog.byId(queueId);
     if (entry === undefined) throw new MalformedError(`queue ${queueId} is not known`);
     const state = this.#damagedIsUndefined(() => this.#catalog.load(entry));
     if (state === undefined) this.#leaveOut(from);
+    else if (code === OP_ADD_STREAM) this.#catalog.addStream(state, fields.varint(), fields.string());
     else state.replay(code, fields, time);
   }
 
@@ -318,6 +350,13 @@ class Replay {
       throw error;
     }
   }
+}
+
+function diskFull(directory: string): VarveError {
+  return new VarveError(
+    "ERR_DISK_FULL",
+    `${directory}: the disk is full, and a write had failed before: what is left must be written again. Free some space.`,
+  );
 }
 
 function corrupt(file: string, reason: string): VarveError {

@@ -30,7 +30,7 @@ import {
 } from "../storage/snapshot.js";
 import { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
-import { FAILED_MARK, Wal, type WalFile } from "../storage/wal.js";
+import { FAILED_MARK, newWalFile, Wal, type WalFile } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
 import { Catalog, readSection, type SectionParts, segmentPath } from "./catalog.js";
@@ -40,7 +40,7 @@ import { FORMAT, MARKER } from "./directory.js";
 import { Engine, type EnginePlatform } from "./engine.js";
 import { Coverage, type OffsetRange, type QueueInspector } from "./inspect.js";
 import type { VerifyProblem } from "./inspect-report.js";
-import { FIRST_QUEUE_OP, type LogTime, OP_CREATE_QUEUE, type QueueState } from "./queue-state.js";
+import { FIRST_QUEUE_OP, type LogTime, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueState } from "./queue-state.js";
 import { mayHaveLostRecords, mustFollow, offsetsToSkip } from "./recovery.js";
 import { type LoggedBatch, type LogStart, salvageLog } from "./repair-log.js";
 import { RepairFindings, type RepairReport } from "./repair-report.js";
@@ -439,15 +439,15 @@ export class DirectoryRepair {
     }
     const shared = await this.#sharedPieces((id) => wanted.has(id));
     for (const state of this.#rebuilt) {
-      for (const [index, stream] of state.streams.entries()) {
-        await this.#fillStream(state, stream, index, shared.get(stream.id) ?? []);
+      for (const stream of state.streams) {
+        await this.#fillStream(state, stream, shared.get(stream.id) ?? []);
       }
       this.#repairer.begin(state);
     }
   }
 
   #create(queue: Lost, streamIds: readonly number[]): QueueState {
-    const id = queue.id ?? this.#catalog.reserveIds(0).id;
+    const id = queue.id ?? ++this.#catalog.lastQueueId;
     const state = this.#restore(queue, id, streamIds) ?? this.#begin(queue, id, streamIds);
     for (const stream of state.streams) this.#cover(stream);
     this.#rebuilt.add(state);
@@ -456,21 +456,35 @@ export class DirectoryRepair {
     return state;
   }
 
-  #begin({ kind, name, config }: Lost, id: number, streamIds: readonly number[]): QueueState {
-    return this.#catalog.create(kind, name, id, streamIds, config ?? this.#repairer.defaultConfig(kind));
+  #begin(queue: Lost, id: number, streamIds: readonly number[]): QueueState {
+    const { kind, name, config } = queue;
+    const count = this.#repairer.kinds.streamFolders(kind).length;
+    const first = streamIds.slice(0, count);
+    const state = this.#catalog.create(kind, name, id, first, config ?? this.#repairer.defaultConfig(kind));
+    const folders = this.#streamFoldersOf(queue);
+    for (let index = count; index < streamIds.length; index++) {
+      this.#catalog.addStream(state, streamIds[index]!, folders[index]!);
+    }
+    return state;
   }
 
   /** A queue as the snapshot before the lost one has it: what was done by then is done, whatever came after. */
-  #restore({ kind, name, previous }: Lost, id: number, streamIds: readonly number[]): QueueState | undefined {
+  #restore(queue: Lost, id: number, streamIds: readonly number[]): QueueState | undefined {
+    const { kind, name, previous } = queue;
     if (previous === undefined) return undefined;
+    const folders = this.#streamFoldersOf(queue);
     const streams = streamIds.map((streamId, index) => {
       const { head = 0, next = 0, lastTimestamp = 0, gaps = [] } = previous.streams[index] ?? {};
-      const directory = this.#catalog.streamFolder(kind, name, index);
-      return new Stream(streamId, directory, head, next, lastTimestamp, [...gaps]);
+      const { directory } = this.#catalog.newStream(kind, name, streamId, "");
+      return new Stream(streamId, directory, folders[index]!, head, next, lastTimestamp, [...gaps]);
     });
+    const known = streams.slice(0, previous.streams.length);
     try {
-      const state = this.#repairer.kinds.restore(kind, id, name, streams, new Decoder(previous.state));
+      const state = this.#repairer.kinds.restore(kind, id, name, known, new Decoder(previous.state));
       this.#catalog.adopt(state);
+      for (const { id: streamId, folder } of streams.slice(known.length)) {
+        this.#catalog.addStream(state, streamId, folder);
+      }
       return state;
     } catch (error) {
       if (error instanceof MalformedError) return undefined;
@@ -480,20 +494,20 @@ export class DirectoryRepair {
 
   /** The ids of a lost queue's streams: from its segments, or because ids are given out in order; else new ones. */
   #streamIdsOf(queue: Lost, claimed: ReadonlySet<number>): number[] {
-    const { kinds } = this.#repairer;
-    const count = kinds.streamCount(queue.kind);
-    const ids: (number | undefined)[] = Array.from({ length: count }, (_, index) => queue.streamIds[index]);
-    for (let index = 0; index < count; index++) {
-      for (const path of this.#ownSegments(queue, index)) {
+    const folders = this.#streamFoldersOf(queue);
+    const count = this.#repairer.kinds.streamFolders(queue.kind).length;
+    const ids: (number | undefined)[] = folders.map((_, index) => queue.streamIds[index]);
+    for (const [index, folder] of folders.entries()) {
+      for (const path of this.#ownSegments(queue, folder)) {
         if (ids[index] !== undefined) break;
         const { state, streamId } = headerState(this.#disk, path, undefined, this.#directoryId);
         if (state === "sound" && streamId !== 0) ids[index] = streamId;
       }
     }
-    // A queue's streams got their ids one after another.
-    const known = ids.findIndex((id) => id !== undefined);
+    // The streams that a queue is made with get their ids one after another.
+    const known = ids.slice(0, count).findIndex((id) => id !== undefined);
     if (known >= 0) {
-      for (const [index, id] of ids.entries()) ids[index] = id ?? ids[known]! + index - known;
+      for (let index = 0; index < count; index++) ids[index] ??= ids[known]! + index - known;
     } else if (queue.id !== undefined) {
       const between = this.#idsAround(queue.id);
       if (between.length === count) for (const [index, id] of between.entries()) ids[index] = id;
@@ -514,10 +528,10 @@ export class DirectoryRepair {
   }
 
   /** Gives a stream whose runs are not known all the intact batches that there are of it. */
-  async #fillStream(state: QueueState, stream: Stream, index: number, shared: readonly FoundPiece[]): Promise<void> {
+  async #fillStream(state: QueueState, stream: Stream, shared: readonly FoundPiece[]): Promise<void> {
     const { kind, name } = state;
     const found: FoundPiece[] = [...shared];
-    for (const path of this.#ownSegments({ kind, name }, index)) {
+    for (const path of this.#ownSegments({ kind, name }, stream.folder)) {
       const { state: header } = headerState(this.#disk, path, stream.id, this.#directoryId);
       if (header === "foreign") {
         this.#findings.note(`${path}: another file stands in its place`);
@@ -605,7 +619,7 @@ export class DirectoryRepair {
       const id = this.#repairer.nameOfLost(streamId);
       const queue = { ...id, id: undefined, streamIds: [streamId], reason: "" };
       const state = this.#create(queue, [streamId]);
-      await this.#fillStream(state, state.streams[0]!, 0, pieces);
+      await this.#fillStream(state, state.streams[0]!, pieces);
       this.#repairer.begin(state);
       const label = this.#repairer.label(id.kind, id.name);
       this.#findings.action(`${label}: made for the records of stream ${streamId}, of which nothing tells the queue`);
@@ -715,20 +729,7 @@ export class DirectoryRepair {
 
   #adopt({ path, seq }: WalSource): WalFile {
     const file = this.#disk.openFile(path, "read");
-    const wal: WalFile = {
-      seq,
-      header: undefined,
-      file,
-      position: file.size(),
-      allocated: file.size(),
-      dirty: false,
-      unnamed: false,
-      named: undefined,
-      readers: 0,
-      retired: false,
-      bulkBytes: 0,
-      batches: [],
-    };
+    const wal = { ...newWalFile(file, seq, undefined, file.size()), dirty: false, unnamed: false };
     this.#walFiles.push(wal);
     return wal;
   }
@@ -758,7 +759,6 @@ export class DirectoryRepair {
       position,
     };
     wal.batches.push(ref);
-    wal.bulkBytes += bytes;
     if (rebuilt !== undefined && last === undefined) {
       stream.head = Math.max(stream.head, base);
       this.#repairer.begin(rebuilt);
@@ -801,6 +801,12 @@ export class DirectoryRepair {
       return true;
     }
     const state = catalog.byId(queueId)?.state;
+    if (code === OP_ADD_STREAM && state !== undefined) {
+      const [streamId, folder] = [fields.varint(), fields.string()];
+      if (state.streams.some((stream) => stream.folder === folder)) return true;
+      this.#cover(catalog.addStream(state, streamId, folder));
+      return true;
+    }
     if (code < FIRST_QUEUE_OP || state === undefined) return false;
     if (!complete || this.#rebuilt.has(state)) return this.#repairer.salvage(state, code, fields, time);
     state.replay(code, fields, time);
@@ -912,6 +918,8 @@ export class DirectoryRepair {
       crc: this.#crc,
       generation: this.#generation,
       elapsedMs: this.#elapsedMs,
+      recovering: false,
+      snapshotBytes: 0,
     });
     try {
       wal.files.push(...this.#walFiles);
@@ -1019,11 +1027,22 @@ export class DirectoryRepair {
     });
   }
 
-  #ownSegments({ kind, name }: QueueId, index: number): string[] {
+  /** The folders of a queue's streams: those that it was made with, those that it is known to have got, those that are there. */
+  #streamFoldersOf({ kind, name, previous }: Pick<Lost, "kind" | "name" | "previous">): string[] {
     const { kinds } = this.#repairer;
-    const folder = `${this.#directory}/${kinds.folder(kind, name)}/${kinds.streamFolder(kind, index)}`.replace(
-      /\/$/,
-      "",
+    const folders = new Set(kinds.streamFolders(kind));
+    for (const { folder } of previous?.streams ?? []) folders.add(folder);
+    for (const folder of this.#list(`${this.#directory}/${kinds.folder(kind, name)}`).sort()) {
+      if (kinds.mayAddStream(kind, folder)) folders.add(folder);
+    }
+    return [...folders];
+  }
+
+  #ownSegments({ kind, name }: QueueId, streamFolder: string): string[] {
+    const { directory: folder } = new Stream(
+      0,
+      `${this.#directory}/${this.#repairer.kinds.folder(kind, name)}`,
+      streamFolder,
     );
     return this.#list(folder)
       .filter((each) => /^\d{20}\.seg$/.test(each))
@@ -1033,8 +1052,8 @@ export class DirectoryRepair {
 
   #allSegments(): string[] {
     const own = this.#folders().flatMap((queue) => {
-      const count = this.#repairer.kinds.streamCount(queue.kind);
-      return Array.from({ length: count }, (_, index) => this.#ownSegments(queue, index)).flat();
+      const folders = this.#streamFoldersOf({ ...queue, previous: undefined });
+      return folders.flatMap((folder) => this.#ownSegments(queue, folder));
     });
     const shared = this.#sharedNumbers().map((number) => String(number).padStart(16, "0"));
     return [...own, ...shared.map((number) => `${this.#directory}/shared/${number}.seg`)];

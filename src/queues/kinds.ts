@@ -13,13 +13,20 @@ export function kindName(kind: number): QueueKind {
   return kind === KIND.log ? "log" : "task";
 }
 
-/** Streams of a task queue, by index. */
-const TASK_STREAM_FOLDERS = ["p0", "dead"];
+const STREAM_FOLDERS: Record<number, readonly string[]> = { [KIND.log]: [""], [KIND.task]: ["p0", "dead"] };
+/** Streams that a queue gets when it first needs them. */
+const ADDED_FOLDERS: Record<number, RegExp> = { [KIND.log]: /^$/, [KIND.task]: /^p[1-9]$/ };
 
 /** The kinds of queue that an embedded directory has. */
 export const kinds: QueueKinds = {
-  streamCount(kind: number): number {
-    return kind === KIND.log ? 1 : TASK_STREAM_FOLDERS.length;
+  streamFolders(kind: number): readonly string[] {
+    const folders = STREAM_FOLDERS[kind];
+    if (folders === undefined) throw new MalformedError(`queue kind ${kind} is not known`);
+    return folders;
+  },
+
+  mayAddStream(kind: number, folder: string): boolean {
+    return ADDED_FOLDERS[kind]?.test(folder) === true;
   },
 
   create(kind: number, id: number, name: string, streams: Stream[], config: Buffer): QueueState {
@@ -36,9 +43,5 @@ export const kinds: QueueKinds = {
 
   folder(kind: number, name: string): string {
     return `${kindName(kind)}/${nameToPath(name)}`;
-  },
-
-  streamFolder(kind: number, index: number): string {
-    return kind === KIND.log ? "" : TASK_STREAM_FOLDERS[index]!;
   },
 };

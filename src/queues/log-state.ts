@@ -39,6 +39,10 @@ export class LogState implements QueueState {
     this.stream.trimTo(offset);
   }
 
+  addStream(stream: Stream): void {
+    throw new MalformedError(`a log has no stream ${stream.folder}`);
+  }
+
   encode(): void {}
 
   neededFrom(): number {

@@ -189,14 +189,9 @@ export class EmbeddedMessageQueue implements MessageQueue {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const { catalog } = engine;
-      const streams = catalog.streamCount(kind);
-      engine.begin(
-        0,
-        0,
-        OPERATION_HEADER_BYTES + (streams + 4) * VARINT_BYTES_MAX + name.length + config.length,
-        false,
-      );
-      const { id, streamIds } = catalog.reserveIds(streams);
+      const metaBytes = OPERATION_HEADER_BYTES + CREATION_BYTES_MAX + name.length + config.length;
+      engine.begin(0, 0, metaBytes, false);
+      const { id, streamIds } = catalog.reserveIds(kind);
       const output = engine.operation(OP_CREATE_QUEUE, id);
       output.u8(kind);
       output.string(name);
@@ -235,6 +230,9 @@ export class EmbeddedMessageQueue implements MessageQueue {
     });
   }
 }
+
+/** Kind, lengths and stream ids of an operation that makes a queue. */
+const CREATION_BYTES_MAX = 8 * VARINT_BYTES_MAX;
 
 /** One call on a transaction: what it was, for messages, and the change that it asks for. */
 interface Part {

@@ -19,12 +19,13 @@
 import type { Durability, TaskStats } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { TaskConfig } from "../api/options.js";
-import { type Engine, isNoDescriptor, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Timer } from "../storage/clock.js";
+import { isNoDescriptor } from "../storage/disk.js";
 import type { Stream } from "../storage/stream.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import { FAILURES_MAX, Ledger, Outstanding, TaskPhase } from "./ledger.js";
@@ -51,6 +52,9 @@ const DELIVERY_BYTES_MAX = 3 * VARINT_BYTES_MAX + 8;
 /** A release with an error text of 1 KiB. */
 export const RELEASE_BYTES_MAX = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + 1024;
 export const SETTLE_BYTES_MAX = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX;
+
+/** Why a task is a dead letter, as its reason begins. */
+export type DeathCause = "attempts exhausted" | "discarded";
 
 /** Someone who wants tasks. */
 export interface Receiver {
@@ -141,6 +145,10 @@ export class TaskState implements QueueState {
     this.ledger.encode(output);
     output.varint(this.exhumed.size);
     for (const offset of this.exhumed) output.varint(offset);
+  }
+
+  addStream(stream: Stream): void {
+    throw new MalformedError(`a task queue has no stream ${stream.folder}`);
   }
 
   neededFrom(stream: Stream): number {
@@ -528,11 +536,11 @@ export class TaskState implements QueueState {
   }
 
   /** The dead letter of a task, from its record: what it was, and why it died. */
-  letterOf(task: Outstanding, error: string): Promise<RecordParts> {
-    return this.#atRecord(task.offset, (record) => this.#letter(task, record, error));
+  letterOf(task: Outstanding, error: string, cause: DeathCause): Promise<RecordParts> {
+    return this.#atRecord(task.offset, (record) => this.#letter(task, record, error, cause));
   }
 
-  #letter(task: Outstanding, record: RecordCursor, error: string): RecordParts {
+  #letter(task: Outstanding, record: RecordCursor, error: string, cause: DeathCause): RecordParts {
     const attributes = decodeTaskAttributes(record.attributes());
     const { wallMs } = this.#engine.time();
     const failures = [
@@ -545,7 +553,7 @@ export class TaskState implements QueueState {
       enqueuedAt: attributes.origin?.timestamp ?? record.timestamp,
       diedAt: wallMs,
       attempts: task.attempt,
-      reason: `attempts exhausted: ${error}`,
+      reason: `${cause}: ${error}`,
     };
     const kept: TaskAttributes = {
       limit: attributes.limit,
@@ -582,15 +590,20 @@ export class TaskState implements QueueState {
   }
 
   /** Moves a task, reserved by the caller, to the dead letters. Resolves when that is committed. */
-  bury(task: Outstanding, error: string, durability: Durability): Promise<void> {
-    return this.#engine.finishing(this.#bury(task, error, durability));
+  bury(
+    task: Outstanding,
+    error: string,
+    durability: Durability,
+    cause: DeathCause = "attempts exhausted",
+  ): Promise<void> {
+    return this.#engine.finishing(this.#bury(task, error, durability, cause));
   }
 
-  async #bury(task: Outstanding, error: string, durability: Durability): Promise<void> {
+  async #bury(task: Outstanding, error: string, durability: Durability, cause: DeathCause): Promise<void> {
     const engine = this.#engine;
     let letter: RecordParts;
     try {
-      letter = await this.letterOf(task, error);
+      letter = await this.letterOf(task, error, cause);
     } catch (failure) {
       task.reserved = false;
       throw failure;

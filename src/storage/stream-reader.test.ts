@@ -10,7 +10,7 @@ import { StreamReader } from "./stream-reader.js";
 const PATH = "/d/log/events/00000000000000000000.seg";
 
 function scene(whileRead: (stream: Stream, files: FileCache) => void) {
-  const stream = new Stream(1, "/d/log/events", 0, 10);
+  const stream = new Stream(1, "/d/log/events", "", 0, 10);
   const segment: Segment = {
     path: PATH,
     directory: stream.directory,

@@ -25,6 +25,20 @@ export interface Gap {
   readonly to: number;
 }
 
+/** When a segment is given up for a new one before it is full, so that it can be removed in time. */
+export interface SegmentRoll {
+  readonly bytes: number;
+  readonly records: number;
+  /** Between the times of its first and its last record. */
+  readonly ageMs: number;
+}
+
+const NO_ROLL: SegmentRoll = {
+  bytes: Number.POSITIVE_INFINITY,
+  records: Number.POSITIVE_INFINITY,
+  ageMs: Number.POSITIVE_INFINITY,
+};
+
 /**
  * An append-only sequence of records with increasing offsets. Its older batches stand in segments (runs), the newer
  * ones in the log (recent); a checkpoint moves them over.
@@ -41,6 +55,8 @@ export class Stream {
   readonly id: number;
   /** Folder of its own segments. */
   readonly directory: string;
+  /** The name of that folder below the queue's; empty when it is the queue's. */
+  readonly folder: string;
   /** Readers get nothing below this. */
   head: number;
   /** Offset behind the last record that is in the log. */
@@ -55,14 +71,25 @@ export class Stream {
   runs: Run[] = [];
   /** A ring would save the occasional copy; checkpoints empty this in long strides anyway. */
   recent: BatchRef[] = [];
+  roll: SegmentRoll = NO_ROLL;
   /** Called when `visible` has grown. */
   onVisible: (() => void) | undefined;
   /** Whether any record with an offset in [from, to) is still needed; the queue knows. */
   isNeeded: (from: number, to: number) => boolean = () => true;
 
-  constructor(id: number, directory: string, head = 0, next = 0, lastTimestamp = 0, gaps: Gap[] = []) {
+  /** @param queueDirectory folder of the queue */
+  constructor(
+    id: number,
+    queueDirectory: string,
+    folder: string,
+    head = 0,
+    next = 0,
+    lastTimestamp = 0,
+    gaps: Gap[] = [],
+  ) {
     this.id = id;
-    this.directory = directory;
+    this.directory = folder === "" ? queueDirectory : `${queueDirectory}/${folder}`;
+    this.folder = folder;
     this.head = head;
     this.next = next;
     this.visible = next;

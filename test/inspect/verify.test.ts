@@ -387,7 +387,7 @@ function rewriteSection(bytes: Buffer, queue: string, edit: (body: Decoder, outp
 function editState(body: Decoder, output: Encoder, edit: (state: TaskState) => void): void {
   output.varint(body.varint());
   const stateBytes = body.bytes(body.varint());
-  const streams = [new Stream(1, ""), new Stream(2, "")];
+  const streams = [new Stream(1, "", "p0"), new Stream(2, "", "dead")];
   const state = kinds.restore(2, 1, "Jobs", streams, new Decoder(stateBytes)) as TaskState;
   edit(state);
   const encoded = new Encoder(1024);
@@ -405,7 +405,8 @@ test("records that a log still has are missed when no segment holds them", async
         output.varint(body.varint());
         output.varint(body.varint());
         output.varint(body.varint());
-        for (let field = 0; field < 2; field++) output.varint(body.varint());
+        // The stream's id, its folder (none) and its head.
+        for (let field = 0; field < 3; field++) output.varint(body.varint());
         output.varint(body.varint() + 5);
         output.bytes(body.bytes(body.end - body.position));
       }),
