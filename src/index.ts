@@ -12,3 +12,4 @@ export {
 } from "./queues/inspect.js";
 export { open } from "./queues/open.js";
 export { type RepairLoss, type RepairOptions, type RepairReport, repairDirectory } from "./queues/repair.js";
+export { Discard, Retry, type RetryOptions } from "./worker/outcome.js";

@@ -19,8 +19,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   api: [],
   storage: ["api"],
   engine: ["api", "storage"],
-  queues: ["api", "storage", "engine"],
-  index: ["api", "storage", "engine", "queues"],
+  worker: ["api"],
+  queues: ["api", "storage", "engine", "worker"],
+  index: ["api", "storage", "engine", "queues", "worker"],
   bench: ["api", "index"],
   cli: ["api", "index", "bench"],
 };
@@ -44,7 +45,7 @@ const AMBIENT_MEMBERS = new Set(["Date.now", "Math.random", "performance.now", "
 const AMBIENT_NAMES = new Set(["setTimeout", "setInterval", "setImmediate", "queueMicrotask", "console", "crypto"]);
 
 /** Layers that are given the disk, time and chance. */
-const SEALED = new Set(["storage", "engine", "queues"]);
+const SEALED = new Set(["storage", "engine", "worker", "queues"]);
 
 interface Module {
   /** Below src/, with "/". */

@@ -41,8 +41,10 @@ export interface MessageInit<I> {
 /** One open queue directory, daemon or cluster. Obtained from `open`. */
 export interface MessageQueue extends AsyncDisposable {
   /**
-   * Opens a log queue, creating it when it does not exist.
-   * @throws VarveError `ERR_QUEUE_NAME`, `ERR_OPTION`, `ERR_CORRUPT` (this queue's files are damaged), `ERR_CLOSED`
+   * Opens a log queue, creating it when it does not exist. Settings given here are stored with the queue and replace those
+   * it had; settings left out keep their stored value.
+   * @throws VarveError `ERR_QUEUE_NAME`, `ERR_OPTION`, `ERR_NOT_FOUND` (with `create: false`), `ERR_CORRUPT` (this queue's
+   * files are damaged), `ERR_CLOSED`
    */
   openLog<I = Bytes, O = Buffer>(name: string, options?: LogOptions<I, O>): Promise<LogQueue<I, O>>;
   /**
@@ -85,9 +87,84 @@ export interface QueueInfo {
 
 // ---------------------------------------------------------------------------------------------------------- log queue
 
-export interface LogOptions<I = Bytes, O = Buffer> {
-  /** How payloads are turned into bytes and back. @defaultValue `bytes()` */
+export interface LogOptions<I = Bytes, O = Buffer> extends LogSettings {
+  /** How payloads are turned into bytes and back. Not stored. @defaultValue `bytes()` */
   readonly codec?: Codec<I, O> | undefined;
+  /** Create the log when it does not exist; else `ERR_NOT_FOUND`. Not stored. @defaultValue true */
+  readonly create?: boolean | undefined;
+}
+
+/** What is stored with a log. Members left out keep the value they have. */
+export interface LogSettings {
+  /** What is removed by itself, oldest first. @defaultValue nothing */
+  readonly retention?: RetentionOptions | undefined;
+  /** Whether only the last record of each key is kept, in time. @defaultValue false */
+  readonly compaction?: boolean | CompactionOptions | undefined;
+  /** How much the log may hold, and what becomes of an append beyond that. @defaultValue none */
+  readonly limits?: QueueLimits | undefined;
+  /** For people and programs; at most 4 KiB of names and values. Replaced as a whole. @defaultValue none */
+  readonly metadata?: Headers | undefined;
+}
+
+/**
+ * Removal is by whole batches and segments from the oldest on: one goes as soon as what is left without it satisfies the
+ * rule, so that up to one segment more than a limit is kept and nothing newer is touched. Zero is refused; `Infinity`
+ * lifts a rule.
+ */
+export interface RetentionOptions {
+  /** Goes when its newest record is older than this by the wall clock. @defaultValue Infinity */
+  readonly maxAge?: Duration | undefined;
+  /** Bytes of records to keep. @defaultValue Infinity */
+  readonly maxBytes?: Size | undefined;
+  /** Records to keep. @defaultValue Infinity */
+  readonly maxCount?: number | undefined;
+  /**
+   * How long a group that does nothing keeps what it has not committed yet from being removed by these rules. With 0,
+   * retention waits for no group, and those that it passes are told so; with `Infinity` it waits for every group.
+   * @defaultValue 0
+   */
+  readonly holdForGroups?: Duration | undefined;
+}
+
+export interface CompactionOptions {
+  /** How long a tombstone stays, so that every reader sees it. @defaultValue "24h" */
+  readonly grace?: Duration | undefined;
+  /** Part of the records that must be superseded before anything is rewritten, 0 to 1. @defaultValue 0.5 */
+  readonly minDirty?: number | undefined;
+}
+
+/** `Infinity` lifts a limit. */
+export interface QueueLimits {
+  /** @defaultValue Infinity */
+  readonly maxCount?: number | undefined;
+  /** Bytes of records, about. @defaultValue Infinity */
+  readonly maxBytes?: Size | undefined;
+  /** Largest payload, where that is less than the directory's `maxMessageBytes`. @defaultValue Infinity */
+  readonly maxMessageBytes?: Size | undefined;
+  /**
+   * What becomes of a message that does not fit: refused with `ERR_QUEUE_FULL`; waits until there is room; or, in a log,
+   * the oldest records go for it in the same commit. A message in a transaction is refused instead of waiting.
+   * @defaultValue "refuse"
+   */
+  readonly whenFull?: "refuse" | "wait" | "drop-oldest" | undefined;
+}
+
+/** The settings of a log as they are stored: milliseconds, bytes and numbers, `Infinity` where there is no limit. */
+export interface StoredLogSettings {
+  readonly retention: {
+    readonly maxAge: number;
+    readonly maxBytes: number;
+    readonly maxCount: number;
+    readonly holdForGroups: number;
+  };
+  readonly compaction: false | { readonly grace: number; readonly minDirty: number };
+  readonly limits: {
+    readonly maxCount: number;
+    readonly maxBytes: number;
+    readonly maxMessageBytes: number;
+    readonly whenFull: "refuse" | "wait" | "drop-oldest";
+  };
+  readonly metadata: Headers;
 }
 
 export interface AppendOptions extends CommitOptions {
@@ -101,15 +178,15 @@ export interface LogQueue<I = Bytes, O = Buffer> {
   readonly name: string;
   /**
    * Appends one record and returns its offset.
-   * @throws VarveError `ERR_TOO_LARGE`, `ERR_ENCODE`, `ERR_DISK_FULL`, `ERR_OVERLOADED`, `ERR_READ_ONLY`, `ERR_CLOSED`,
-   * `ERR_OUTCOME_UNKNOWN`
+   * @throws VarveError `ERR_TOO_LARGE`, `ERR_ENCODE`, `ERR_QUEUE_FULL`, `ERR_DISK_FULL`, `ERR_OVERLOADED`,
+   * `ERR_READ_ONLY`, `ERR_CLOSED`, `ERR_OUTCOME_UNKNOWN`
    */
   append(input: Input<I>, options?: AppendOptions): Promise<number>;
   /** Appends all the records as one commit (all or none) and returns their offsets, which are consecutive. */
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]>;
   /**
    * The record at an offset; `undefined` when there is none (past the end, or a hole).
-   * @throws VarveError `ERR_ARGUMENT` (not a whole number >= 0), `ERR_OFFSET_OUT_OF_RANGE` (trimmed away;
+   * @throws VarveError `ERR_ARGUMENT` (not a whole number >= 0), `ERR_OFFSET_OUT_OF_RANGE` (removed by a trim or by retention;
    * `error.details.next` is the first offset still there), `ERR_CORRUPT`, `ERR_DECODE`
    */
   read(offset: number): Promise<LogRecord<O> | undefined>;
@@ -122,7 +199,110 @@ export interface LogQueue<I = Bytes, O = Buffer> {
   batches(options?: BatchesOptions): AsyncIterable<LogRecord<O>[]>;
   /** Removes every record below `offset`, durably. Offsets of what remains do not change. Returns the new head. */
   trim(offset: number, options?: CommitOptions): Promise<number>;
+  /** Removes every record. Offsets go on. Returns how many there were. */
+  purge(options?: CommitOptions): Promise<number>;
+  /**
+   * Joins a group of readers that share one durable position, of whom one reads at a time and the others stand by.
+   * Makes the group when there is none of that name; that is always durable when the promise resolves.
+   * @throws VarveError `ERR_QUEUE_NAME`, `ERR_OPTION`, `ERR_ARGUMENT` (the group is a shared one; the position is past
+   * the end), `ERR_OFFSET_OUT_OF_RANGE`
+   */
+  group(name: string, options?: GroupOptions): Promise<GroupMember<O>>;
+  /** All groups, by name. Reads no records. */
+  groups(): Promise<GroupInfo[]>;
+  /**
+   * Deletes a group with its position, durably. False when there is none. Its members end with `ERR_NOT_FOUND`; a group
+   * made under the same name shares nothing with it.
+   */
+  deleteGroup(name: string, options?: CommitOptions): Promise<boolean>;
+  /** Changes what is stored with the log; takes effect at once, for what is already there too. */
+  configure(settings: LogSettings, options?: CommitOptions): Promise<void>;
+  settings(): Promise<StoredLogSettings>;
   stats(): Promise<LogStats>;
+}
+
+// ------------------------------------------------------------------------------------------------------------- groups
+
+export interface GroupOptions {
+  /** Where a group that does not exist yet begins. @defaultValue "start" */
+  readonly from?: LogPosition | undefined;
+  /**
+   * A member that has made no call for so long loses its turn when another one wants to read. `Infinity`: never.
+   * @defaultValue "30s"
+   */
+  readonly sessionTimeout?: Duration | undefined;
+}
+
+export interface GroupReadOptions {
+  /** Records at most, 1 to 65,536. @defaultValue 1000 */
+  readonly max?: number | undefined;
+  /** Payload bytes, about; one larger record comes alone. @defaultValue 1 MiB */
+  readonly maxBytes?: Size | undefined;
+  /** How long to wait for the turn and for a record. @defaultValue 0 */
+  readonly wait?: Duration | undefined;
+  /** Gives up waiting: the call resolves to an empty array. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * One reader of a group. Each record is read at least once by the group: what was read and not committed when a member
+ * ends is read again by the next one.
+ */
+export interface GroupMember<O = Buffer> extends AsyncDisposable {
+  /** The group's. */
+  readonly name: string;
+  /** The name of the log. */
+  readonly log: string;
+  /**
+   * The next records, in order and without a gap; an empty array when there are none, or it is not this member's turn.
+   * @throws VarveError `ERR_OFFSET_OUT_OF_RANGE`: records were removed before the group had read them, which is told once
+   * (`details.lost` of them from `details.offset` on, to which they are counted) and the next call goes on at
+   * `details.next`. `ERR_FENCED`: another member has taken over; join again. `ERR_CORRUPT`, `ERR_DECODE`: the position
+   * stays; `seek` passes the record. `ERR_NOT_FOUND`: the group was deleted. `ERR_CLOSED`
+   */
+  read(options?: GroupReadOptions): Promise<LogRecord<O>[]>;
+  /**
+   * Moves the group's position behind a record, which with all before it is done. Never moves it back.
+   * @throws VarveError `ERR_ARGUMENT` (this member has not read that far), `ERR_FENCED` (it is not its turn),
+   * `ERR_NOT_FOUND`, `ERR_CLOSED`
+   */
+  commit(upTo: number | { readonly offset: number }, options?: CommitOptions): Promise<void>;
+  /**
+   * Moves the group's position, also back, and this member's reading to it. Returns the offset.
+   * @throws VarveError `ERR_OFFSET_OUT_OF_RANGE`, `ERR_ARGUMENT` (past the end), `ERR_FENCED`, `ERR_NOT_FOUND`,
+   * `ERR_CLOSED`
+   */
+  seek(to: LogPosition, options?: CommitOptions): Promise<number>;
+  position(): Promise<GroupPosition>;
+  /** Leaves the group; the turn goes to the next member. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface GroupPosition {
+  /** Everything below is done. */
+  readonly committed: number;
+  /** What this member reads next; the committed position while it is not its turn. */
+  readonly next: number;
+  /** Records from the committed position to the end. */
+  readonly lag: number;
+  /** Whether it is this member's turn. */
+  readonly active: boolean;
+}
+
+export interface GroupInfo {
+  readonly name: string;
+  readonly type: "exclusive" | "shared";
+  /** Everything below is done. */
+  readonly committed: number;
+  /** Records that are not done yet. */
+  readonly lag: number;
+  /** Milliseconds since the oldest record that is not done was appended, about; 0 when there is none. */
+  readonly lagAge: number;
+  /** Records that were removed before the group was done with them, ever. */
+  readonly lost: number;
+  readonly members: number;
+  /** Bytes of the records from its position to the end, about. */
+  readonly heldBytes: number;
 }
 
 /** Where reading starts: the oldest record, behind the newest, an offset, or the first record at or after a time. */
@@ -164,6 +344,9 @@ export interface LogStats {
   readonly count: number;
   /** Bytes of records on disk and in memory, about. */
   readonly bytes: number;
+  readonly groups: number;
+  /** The group that is furthest back and how much it has before it; undefined when no group has anything to do. */
+  readonly furthestBack: { readonly group: string; readonly bytes: number } | undefined;
 }
 
 // --------------------------------------------------------------------------------------------------------- task queue
@@ -223,17 +406,20 @@ export interface NackOptions extends CommitOptions {
   readonly delay?: Duration | undefined;
   /** Why it failed; kept with the task and its dead letter, cut at 1 KiB. */
   readonly error?: string | Error | undefined;
+  /** Moves the task to the dead letters at once, whatever attempts it has left. Excludes `delay`. @defaultValue false */
+  readonly dead?: boolean | undefined;
 }
 
-/** Work to be done, each piece by one receiver at a time, until acknowledged or dead. */
-export interface TaskQueue<I = Bytes, O = Buffer> {
-  readonly kind: "task";
+export interface Nacked {
+  /** True when the task is a dead letter now; false when it will be delivered again. */
+  readonly dead: boolean;
+}
+
+/** What hands out tasks under leases, each to one receiver at a time, until it is acknowledged or dead. */
+export interface TaskSource<O = Buffer> {
   readonly name: string;
   /** The tasks that ran out of attempts. */
   readonly dead: DeadLetters<O>;
-  enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued>;
-  /** All the tasks as one commit. Results are in order. */
-  enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]>;
   /**
    * Takes the next ready task under a lease, waiting for one up to `wait`. The attempt is logged before the task is
    * handed out.
@@ -251,9 +437,24 @@ export interface TaskQueue<I = Bytes, O = Buffer> {
   /** Finishes all of them in one commit. If one is refused, none is finished. */
   ackBatch(tasks: readonly TaskRef[], options?: CommitOptions): Promise<void>;
   /** Gives a task back: delivered again after its backoff, or moved to the dead letters when attempts ran out. */
-  nack(task: TaskRef, options?: NackOptions): Promise<void>;
+  nack(task: TaskRef, options?: NackOptions): Promise<Nacked>;
   /** Makes the lease end `lease` from now. @defaultValue the queue's lease */
   extend(task: TaskRef, lease?: Duration, options?: CommitOptions): Promise<void>;
+  /**
+   * Starts a worker: it takes tasks as they become ready and calls the handler with each. A handler that returns has its
+   * task acknowledged; one that throws has it given back, with the error's text and the queue's backoff, or as `Retry`
+   * and `Discard` say. While a handler runs, its lease is kept alive.
+   * @throws VarveError `ERR_OPTION`, `ERR_ARGUMENT` (the handler is no function), `ERR_CLOSED`
+   */
+  work(handler: Handler<O>, options?: WorkOptions): Worker<O>;
+}
+
+/** Work to be done, each piece by one receiver at a time, until acknowledged or dead. */
+export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
+  readonly kind: "task";
+  enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued>;
+  /** All the tasks as one commit. Results are in order. */
+  enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]>;
   stats(): Promise<TaskStats>;
 }
 
@@ -341,6 +542,88 @@ export interface DeadLetters<O = Buffer> {
   purge(selection?: DeadSelection): Promise<number>;
 }
 
+// ------------------------------------------------------------------------------------------------------------- worker
+
+/**
+ * Does the work of one task. What it returns is the task's result, where results are kept. Delivery is at least once:
+ * it must bear being called twice for a task.
+ */
+export type Handler<O = Buffer> = (task: Task<O>, context: WorkContext) => unknown;
+
+/** What a handler can ask of its worker. The members may be taken apart: `(task, { signal, progress }) => ...`. */
+export interface WorkContext {
+  /**
+   * Aborted when the outcome of this call no longer counts: its lease is lost, its time is up (`timeout`), or the worker
+   * was closed and does not wait any longer. `signal.reason` is the error that says which.
+   */
+  readonly signal: AbortSignal;
+  /**
+   * Notes how far the task is, as JSON of at most 1 KiB, for whoever asks the queue for its status.
+   * @throws VarveError `ERR_ARGUMENT` (this queue keeps no progress), and what the queue's `progress` throws
+   */
+  progress(value: unknown): Promise<void>;
+  /** Makes the lease end no earlier than `lease` from now, for work that blocks the event loop longer than the lease. */
+  extend(lease: Duration): Promise<void>;
+  /**
+   * Lets the handler settle its task itself, for instance in a transaction together with what follows from it. The lease
+   * is not renewed meanwhile, and once `how` has resolved the worker neither acknowledges the task nor gives it back.
+   */
+  settle(how: () => Promise<unknown>): Promise<void>;
+}
+
+export interface WorkOptions extends CommitOptions {
+  /** Handlers that run at once; the worker takes no more tasks than it has handlers free. 1 to 65,536. @defaultValue 1 */
+  readonly concurrency?: number | undefined;
+  /** Lease of each delivery, renewed after a third of it while the handler runs. @defaultValue the queue's lease */
+  readonly lease?: Duration | undefined;
+  /**
+   * Longest time for one call of the handler. After it the signal is aborted, the task is given back as failed, and the
+   * next one takes its place, whether the handler heeds the signal or not. @defaultValue none
+   */
+  readonly timeout?: Duration | undefined;
+}
+
+export interface WorkerEvents<O = Buffer> {
+  /** The handler has returned and its task is done. */
+  readonly completed: readonly [task: Task<O>, result: unknown];
+  /** The attempt has failed and the task will be delivered again. With `ERR_STALE_LEASE`: its lease was lost. */
+  readonly failed: readonly [task: Task<O>, error: unknown];
+  /** The attempt has failed and the task is a dead letter now. */
+  readonly dead: readonly [task: Task<O>, error: unknown];
+  /**
+   * The worker itself could not do something: take tasks, renew a lease, record an outcome (then with the task). It goes
+   * on, unless the queue takes no more changes or is gone. Without a listener, these go to the logger.
+   */
+  readonly error: readonly [error: Error, task: Task<O> | undefined];
+}
+
+export interface CloseWorkerOptions {
+  /** Longest wait for the handlers that run. @defaultValue none: until all have ended */
+  readonly timeout?: Duration | undefined;
+}
+
+/** Takes tasks and has a handler do them. Keeps the process alive until it is closed. */
+export interface Worker<O = Buffer> extends AsyncDisposable {
+  /** Handlers that run and whose outcome counts, or is being recorded. */
+  readonly running: number;
+  /** Handlers that still run although their signal was aborted. */
+  readonly abandoned: number;
+  readonly paused: boolean;
+  /** Resolves, and never rejects, once the worker has ended: by `close`, or because its queue is closed or failed. */
+  readonly closed: Promise<void>;
+  on<E extends keyof WorkerEvents<O>>(event: E, listener: (...args: WorkerEvents<O>[E]) => void): this;
+  off<E extends keyof WorkerEvents<O>>(event: E, listener: (...args: WorkerEvents<O>[E]) => void): this;
+  /** Takes no more tasks until `resume`; handlers that run go on. */
+  pause(): void;
+  resume(): void;
+  /**
+   * Takes no more tasks, keeps the leases of running handlers alive and records their outcomes. After `timeout` aborts
+   * the signals of those left and gives their tasks back. May be called again, also with an earlier end.
+   * @throws VarveError `ERR_OPTION`
+   */
+  close(options?: CloseWorkerOptions): Promise<void>;
+}
+
 // -------------------------------------------------------------------------------------------------------- transaction
 
 /** Collects the operations of one commit. Only usable inside the callback that it was given to. */
@@ -353,6 +636,9 @@ export interface Transaction {
   ack(queue: TaskQueue<any, any>, task: TaskRef): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
   nack(queue: TaskQueue<any, any>, task: TaskRef, options?: Omit<NackOptions, "durability">): void;
+  /** Moves a group's position behind a record, as `commit` of the member does. */
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  commitGroup(member: GroupMember<any>, upTo: number | { readonly offset: number }): void;
 }
 
 // -------------------------------------------------------------------------------------------------------------- stats

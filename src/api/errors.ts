@@ -11,8 +11,10 @@ export const ERRORS = {
   ERR_ARGUMENT: "an argument is not allowed",
   ERR_TOO_LARGE: "the message or commit is larger than the limit",
   ERR_ENCODE: "the codec cannot turn the payload into bytes from which it would come back equal",
-  ERR_OFFSET_OUT_OF_RANGE: "the offset was trimmed away",
+  ERR_OFFSET_OUT_OF_RANGE: "the records at the offset were removed",
   ERR_TOKEN: "the token is not one, or belongs to another queue",
+  ERR_QUEUE_FULL: "the queue holds as much as its limits allow",
+  ERR_FENCED: "another member of the group has the turn",
   ERR_STALE_LEASE: "the lease ended: the task was delivered again since, or is settled already",
 
   // Opening a directory.
@@ -27,6 +29,7 @@ export const ERRORS = {
   ERR_CLOSED: "the queue or directory is closed, or closing",
   ERR_OVERLOADED: "too many calls are in flight",
   ERR_ABORTED: "the operation was given up because its signal was aborted",
+  ERR_TIMEOUT: "what was waited for did not happen in time",
 
   // The disk.
   ERR_DISK_FULL: "no space is left for the change; nothing was changed",

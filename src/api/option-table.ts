@@ -9,6 +9,8 @@ import { VarveError } from "./errors.js";
 import { describeObject, show } from "./show.js";
 import { formatBytes, formatDuration, parseDuration, parseSize } from "./units.js";
 
+const METADATA_BYTES_MAX = 4096;
+
 export interface Option<T> {
   /** As callers write it. */
   readonly name: string;
@@ -75,6 +77,23 @@ export function optional<T>(option: Option<T>): Option<T | undefined> {
 
 export function required<T>(option: Option<T>): Option<T> {
   return { ...option, required: true };
+}
+
+/** Takes `Infinity` as well, for "no limit", which resolves to 0; so does the default. */
+export function limitless(option: Option<number>): Option<number> {
+  return { ...withInfinity(option, 0), default: 0 };
+}
+
+/** Takes `Infinity` as well, which resolves to the largest whole number. */
+export function endless(option: Option<number>): Option<number> {
+  return withInfinity(option, Number.MAX_SAFE_INTEGER);
+}
+
+function withInfinity(option: Option<number>, stored: number): Option<number> {
+  return {
+    ...option,
+    parse: (given, fullName) => (given === Number.POSITIVE_INFINITY ? stored : option.parse(given, fullName)),
+  };
 }
 
 export function flag(name: string, value: boolean): Option<boolean> {
@@ -187,6 +206,20 @@ export function messageKey(name: string): Option<string | Uint8Array | undefined
 
 export function messageHeaders(name: string): Option<Headers | undefined> {
   return { name, default: undefined, parse: parseHeaders };
+}
+
+/** Names and values that are stored with a queue. */
+export function storedMetadata(name: string): Option<Headers | undefined> {
+  return {
+    name,
+    default: undefined,
+    parse: (given, fullName) => {
+      const metadata = { ...parseHeaders(given, fullName) };
+      const bytes = Buffer.byteLength(JSON.stringify(metadata));
+      if (bytes <= METADATA_BYTES_MAX) return Object.freeze(metadata);
+      throw optionError(fullName, `${fullName} takes at most ${METADATA_BYTES_MAX} bytes as JSON; these are ${bytes}`);
+    },
+  };
 }
 
 export function strings(name: string): Option<readonly string[] | undefined> {

@@ -5,17 +5,19 @@
  */
 
 import { bytes, type Codec } from "./codec.js";
-import type { Durability, Duration, Headers, Logger, LogPosition } from "./contract.js";
+import type { Durability, Duration, Headers, Logger, LogPosition, StoredLogSettings } from "./contract.js";
 import { assert, VarveError } from "./errors.js";
 import {
   abortSignal,
   choice,
   deliveries,
   duration,
+  endless,
   flag,
   integer,
   isMessageKey,
   isOffset,
+  limitless,
   messageHeaders,
   messageKey,
   moment,
@@ -30,6 +32,7 @@ import {
   required,
   resolver,
   size,
+  storedMetadata,
   strings,
   type Table,
   withMethods,
@@ -126,15 +129,175 @@ export const resolveCommitOptions = resolver("the call", COMMIT);
 
 // ---------------------------------------------------------------------------------------------------------- log queue
 
-export interface ResolvedLogOptions {
-  readonly codec: Codec<unknown, unknown>;
+type Given<T> = { readonly [K in keyof T]: T[K] | undefined };
+
+/** What is stored with a log. */
+export interface LogConfig {
+  readonly retention: RetentionConfig;
+  /** `undefined`: none. */
+  readonly compaction: CompactionConfig | undefined;
+  readonly limits: LimitsConfig;
+  readonly metadata: Headers;
 }
+
+/** 0 everywhere: no such rule. */
+export interface RetentionConfig {
+  readonly maxAgeMs: number;
+  readonly maxBytes: number;
+  readonly maxCount: number;
+  /** Infinity is kept as the largest whole number. */
+  readonly holdForGroupsMs: number;
+}
+
+export interface CompactionConfig {
+  readonly graceMs: number;
+  readonly minDirty: number;
+}
+
+/** 0: no limit. */
+export interface LimitsConfig {
+  readonly maxCount: number;
+  readonly maxBytes: number;
+  readonly maxMessageBytes: number;
+  readonly whenFull: "refuse" | "wait" | "drop-oldest";
+}
+
+export const DEFAULT_LOG_CONFIG: LogConfig = Object.freeze({
+  retention: Object.freeze({ maxAgeMs: 0, maxBytes: 0, maxCount: 0, holdForGroupsMs: 0 }),
+  compaction: undefined,
+  limits: Object.freeze({ maxCount: 0, maxBytes: 0, maxMessageBytes: 0, whenFull: "refuse" as const }),
+  metadata: Object.freeze({}),
+});
+
+const DEFAULT_COMPACTION: CompactionConfig = Object.freeze({ graceMs: DAY_MS, minDirty: 0.5 });
+
+/** Settings of a log; `undefined` for what was not given. */
+export interface ResolvedLogSettings {
+  readonly retention: Given<RetentionConfig> | undefined;
+  readonly compaction: false | Given<CompactionConfig> | undefined;
+  readonly limits: Given<LimitsConfig> | undefined;
+  readonly metadata: Headers | undefined;
+}
+
+export interface ResolvedLogOptions extends ResolvedLogSettings {
+  readonly codec: Codec<unknown, unknown>;
+  readonly create: boolean;
+}
+
+const LIMITS: Table<Given<LimitsConfig>> = {
+  maxCount: optional(limitless(integer("maxCount", 1, Number.MAX_SAFE_INTEGER))),
+  maxBytes: optional(limitless(size("maxBytes", 1, Number.MAX_SAFE_INTEGER))),
+  maxMessageBytes: optional(limitless(size("maxMessageBytes", 1, GIB / 2))),
+  whenFull: optional(choice<LimitsConfig["whenFull"]>("whenFull", ["refuse", "wait", "drop-oldest"], "refuse")),
+};
+
+const COMPACTION = resolver<Given<CompactionConfig>>(
+  "compaction",
+  { graceMs: optional(duration("grace", 0, DELAY_MS_MAX)), minDirty: optional(number("minDirty", 0, 1)) },
+  "compaction.",
+);
+
+const LOG_SETTINGS: Table<ResolvedLogSettings> = {
+  retention: nested<Given<RetentionConfig>>("retention", "retention", {
+    maxAgeMs: optional(limitless(duration("maxAge", 1, 10 * DELAY_MS_MAX))),
+    maxBytes: optional(limitless(size("maxBytes", 1, Number.MAX_SAFE_INTEGER))),
+    maxCount: optional(limitless(integer("maxCount", 1, Number.MAX_SAFE_INTEGER))),
+    holdForGroupsMs: optional(endless(duration("holdForGroups", 0, 10 * DELAY_MS_MAX))),
+  }),
+  compaction: {
+    name: "compaction",
+    default: undefined,
+    parse: (given) => (given === false ? false : COMPACTION(given === true ? undefined : given)),
+  },
+  limits: nested<Given<LimitsConfig>>("limits", "limits", LIMITS),
+  metadata: storedMetadata("metadata"),
+};
+
+export const resolveLogSettings = resolver("configure()", LOG_SETTINGS);
 
 function codecOption(): Option<Codec<unknown, unknown>> {
   return withMethods<Codec<unknown, unknown>>("codec", ["encode", "decode"], bytes() as Codec<unknown, unknown>);
 }
 
-export const resolveLogOptions = resolver<ResolvedLogOptions>("openLog()", { codec: codecOption() });
+export const resolveLogOptions = resolver<ResolvedLogOptions>("openLog()", {
+  ...LOG_SETTINGS,
+  codec: codecOption(),
+  create: flag("create", true),
+});
+
+/** What was given replaces what is stored (or the defaults, for a new log), member by member; metadata as a whole. */
+export function mergeLogConfig(stored: LogConfig, given: ResolvedLogSettings): LogConfig {
+  const compaction =
+    given.compaction === undefined
+      ? stored.compaction
+      : given.compaction === false
+        ? undefined
+        : merged(stored.compaction ?? DEFAULT_COMPACTION, given.compaction);
+  return Object.freeze({
+    retention: merged(stored.retention, given.retention),
+    compaction,
+    limits: merged(stored.limits, given.limits),
+    metadata: given.metadata ?? stored.metadata,
+  });
+}
+
+function merged<T extends object>(stored: T, given: Given<T> | undefined): T {
+  const changes = Object.entries(given ?? {}).filter(([, value]) => value !== undefined);
+  return Object.freeze({ ...stored, ...Object.fromEntries(changes) });
+}
+
+/** A log's settings as callers are told of them. */
+export function describeLogConfig({ retention, compaction, limits, metadata }: LogConfig): StoredLogSettings {
+  const limit = (value: number) => (value === 0 ? Number.POSITIVE_INFINITY : value);
+  const { holdForGroupsMs } = retention;
+  return {
+    retention: {
+      maxAge: limit(retention.maxAgeMs),
+      maxBytes: limit(retention.maxBytes),
+      maxCount: limit(retention.maxCount),
+      holdForGroups: holdForGroupsMs === Number.MAX_SAFE_INTEGER ? Number.POSITIVE_INFINITY : holdForGroupsMs,
+    },
+    compaction: compaction === undefined ? false : { grace: compaction.graceMs, minDirty: compaction.minDirty },
+    limits: {
+      maxCount: limit(limits.maxCount),
+      maxBytes: limit(limits.maxBytes),
+      maxMessageBytes: limit(limits.maxMessageBytes),
+      whenFull: limits.whenFull,
+    },
+    metadata: { ...metadata },
+  };
+}
+
+export interface ResolvedGroupOptions {
+  readonly from: LogPosition;
+  readonly sessionMs: number;
+}
+
+export const resolveGroupOptions = resolver<ResolvedGroupOptions>("group()", {
+  from: position("from", "start"),
+  sessionMs: endless(duration("sessionTimeout", 1, LEASE_MS_MAX, 30 * SECOND_MS)),
+});
+
+export interface ResolvedGroupReadOptions {
+  readonly max: number;
+  readonly maxBytes: number;
+  readonly waitMs: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+export const resolveGroupReadOptions = resolver<ResolvedGroupReadOptions>("read()", {
+  max: integer("max", 1, DEQUEUE_BATCH_MAX, 1000),
+  maxBytes: size("maxBytes", 1, GIB, MIB),
+  waitMs: duration("wait", 0, WAIT_MS_MAX),
+  signal: abortSignal("signal"),
+});
+
+/** The second argument of `seek()`. @throws VarveError `ERR_OPTION` */
+export function resolvePosition(to: unknown): LogPosition {
+  return POSITION.parse(to, "to");
+}
+
+const POSITION = position("to", "start");
 
 export interface ResolvedAppendOptions extends ResolvedCommitOptions {
   readonly key: string | Uint8Array | undefined;
@@ -199,8 +362,6 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   maxAttempts: 5,
   backoff: Object.freeze({ initialMs: SECOND_MS, maxMs: 300 * SECOND_MS, factor: 2, jitter: 0.2 }),
 });
-
-type Given<T> = { readonly [K in keyof T]: T[K] | undefined };
 
 /** The options of `openTask()`; `undefined` for what was not given. */
 export interface ResolvedTaskOptions {
@@ -318,19 +479,32 @@ export interface ResolvedNackOptions extends ResolvedCommitOptions {
   readonly delayMs: number | undefined;
   /** At most {@link FAILURE_TEXT_BYTES_MAX} bytes of UTF-8. */
   readonly error: string | undefined;
+  /** Straight to the dead letters. */
+  readonly dead: boolean;
 }
 
 const NACK: Table<ResolvedNackOptions> = {
   ...COMMIT,
   delayMs: optional(duration("delay", 0, DELAY_MS_MAX)),
   error: { name: "error", default: undefined, parse: parseFailure },
+  dead: flag("dead", false),
 };
 
-export const resolveNackOptions = resolver("nack()", NACK);
-export const resolveTransactionNackOptions = resolver(
-  "nack() in a transaction",
-  without<ResolvedNackOptions, "durability">(NACK, "durability"),
+export const resolveNackOptions = deadWithoutDelay(resolver("nack()", NACK));
+export const resolveTransactionNackOptions = deadWithoutDelay(
+  resolver("nack() in a transaction", without<ResolvedNackOptions, "durability">(NACK, "durability")),
 );
+
+function deadWithoutDelay<R extends Pick<ResolvedNackOptions, "dead" | "delayMs">>(
+  resolve: (options: unknown) => R,
+): (options?: unknown) => R {
+  return (options) => {
+    const resolved = resolve(options);
+    if (resolved.dead && resolved.delayMs !== undefined)
+      throw optionError("dead", "give either dead or delay, not both");
+    return resolved;
+  };
+}
 
 function parseFailure(value: unknown, option: string): string {
   if (typeof value !== "string" && !(value instanceof Error)) throw refused(option, "a string or an Error", value);
@@ -354,6 +528,31 @@ export function resolveLease(lease: Duration | undefined): number | undefined {
 }
 
 const LEASE = leaseOption();
+
+/** The delay that a handler's `Retry` asks for; `undefined` for the queue's backoff. */
+export function resolveDelay(delay: Duration | undefined): number | undefined {
+  return delay === undefined ? undefined : NACK.delayMs.parse(delay, "delay");
+}
+
+export interface ResolvedWorkOptions extends ResolvedCommitOptions {
+  readonly concurrency: number;
+  /** `undefined`: the queue's. */
+  readonly leaseMs: number | undefined;
+  /** `undefined`: none. */
+  readonly timeoutMs: number | undefined;
+}
+
+export const resolveWorkOptions = resolver<ResolvedWorkOptions>("work()", {
+  ...COMMIT,
+  concurrency: integer("concurrency", 1, DEQUEUE_BATCH_MAX),
+  leaseMs: leaseOption(),
+  timeoutMs: optional(duration("timeout", 1, WAIT_MS_MAX)),
+});
+
+export const resolveCloseWorkerOptions = resolver<{
+  /** `undefined`: none. */
+  readonly timeoutMs: number | undefined;
+}>("close()", { timeoutMs: optional(duration("timeout", 0, WAIT_MS_MAX)) });
 
 export interface ResolvedDeadReadOptions {
   /** Offset of the last one already read. */

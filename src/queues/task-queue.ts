@@ -7,12 +7,16 @@ import type {
   Duration,
   Enqueued,
   EnqueueOptions,
+  Handler,
   Input,
+  Nacked,
   NackOptions,
   Task,
   TaskQueue,
   TaskRef,
   TaskStats,
+  Worker,
+  WorkOptions,
 } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import {
@@ -32,6 +36,7 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { type Operation, ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import { work } from "../worker/worker.js";
 import type { Change } from "./commit.js";
 import { EmbeddedDeadLetters } from "./dead-letters.js";
 import { detach, InputReader, park, totalBytesMax } from "./input.js";
@@ -39,7 +44,14 @@ import type { Outstanding } from "./ledger.js";
 import { checkBatch, foreignQueue } from "./log-queue.js";
 import { onAbort } from "./signals.js";
 import { encodeTaskAttributes } from "./task-record.js";
-import { RELEASE_BYTES_MAX, type Receiver, SETTLE_BYTES_MAX, TaskOp, type TaskState } from "./task-state.js";
+import {
+  type DeathCause,
+  RELEASE_BYTES_MAX,
+  type Receiver,
+  SETTLE_BYTES_MAX,
+  TaskOp,
+  type TaskState,
+} from "./task-state.js";
 import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
 
 /** What `enqueue` and its relatives settle about when and how often a task runs. */
@@ -178,16 +190,16 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     });
   }
 
-  nack(ref: TaskRef, options?: NackOptions): Promise<void> {
+  nack(ref: TaskRef, options?: NackOptions): Promise<Nacked> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const state = this.#state;
-      const { durability: given, delayMs, error = "no reason was given" } = resolveNackOptions(options);
+      const { durability: given, delayMs, error = "no reason was given", dead } = resolveNackOptions(options);
       const durability = engine.durability(given);
       this.#engine.checkOpen();
       const task = state.claimLease(this.#token(ref));
-      if (state.isExhausted(task)) {
-        state.bury(task, error, durability).then(resolve, reject);
+      if (dead || state.isExhausted(task)) {
+        state.bury(task, error, durability, causeOf(dead)).then(() => resolve({ dead: true }), reject);
         return;
       }
       const wait = delayMs ?? state.backoffMs(task);
@@ -195,7 +207,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
       engine.add({
         durability,
         apply: () => state.released(task, wait, error),
-        settle: resolve,
+        settle: () => resolve({ dead: false }),
         fail: (failure) => {
           task.reserved = false;
           reject(failure);
@@ -222,6 +234,17 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
           reject(failure);
         },
       });
+    });
+  }
+
+  work(handler: Handler<O>, options?: WorkOptions): Worker<O> {
+    const { clock, logger } = this.#engine;
+    this.#engine.checkOpen();
+    return work(this, handler, options, {
+      timers: clock,
+      logger,
+      leaseMs: () => this.#state.config.leaseMs,
+      keepsResults: false,
     });
   }
 
@@ -285,11 +308,12 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
   ): Promise<Change> {
     if (engine !== this.#engine) throw foreignQueue(this.name);
     const state = this.#state;
-    const { delayMs, error = "no reason was given" } = resolveTransactionNackOptions(options);
+    const { delayMs, error = "no reason was given", dead } = resolveTransactionNackOptions(options);
     const token = this.#token(ref);
     const claimed = state.claimLease(token);
     claimed.reserved = false;
-    const letter = state.isExhausted(claimed) ? await state.letterOf(claimed, error) : undefined;
+    const dies = dead || state.isExhausted(claimed);
+    const letter = dies ? await state.letterOf(claimed, error, causeOf(dead)) : undefined;
     const wait = delayMs ?? state.backoffMs(claimed);
     let task: Outstanding | undefined;
     return {
@@ -477,6 +501,10 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> implements TaskQueue<I, O> {
     for (const offset of offsets) this.#state.schedule(offset, delayMs, atMs ?? 0, entryTime);
     this.#state.scheduleChanged();
   }
+}
+
+function causeOf(dead: boolean): DeathCause {
+  return dead ? "discarded" : "attempts exhausted";
 }
 
 const SCHEDULE_BYTES_MAX = OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX;

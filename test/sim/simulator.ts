@@ -25,6 +25,7 @@ import { decodeTaskAttributes } from "../../src/queues/task-record.js";
 import { TaskState } from "../../src/queues/task-state.js";
 import { formatToken } from "../../src/queues/task-token.js";
 import type { RecordCursor } from "../../src/storage/batch.js";
+import { ChunkPool } from "../../src/storage/memory.js";
 import type { Stream } from "../../src/storage/stream.js";
 import { StreamReader } from "../../src/storage/stream-reader.js";
 import { type Commit, type Ending, Model, type SeenLog, type SeenTask, type SeenTasks } from "./model.js";
@@ -76,6 +77,7 @@ export async function simulate(plan: Plan, trace?: (line: string) => void): Prom
 
 export class Simulator {
   readonly #plan: Plan;
+  readonly #options: ResolvedOpenOptions;
   readonly #trace: ((line: string) => void) | undefined;
   readonly #random: SimRandom;
   readonly #model = new Model();
@@ -118,6 +120,7 @@ export class Simulator {
 
   constructor(plan: Plan, trace: ((line: string) => void) | undefined) {
     this.#plan = plan;
+    this.#options = optionsOf(plan);
     this.#trace = trace;
     this.#random = new SimRandom(plan.seed ^ 0x5eed);
     this.clock = new SimClock(this.#random.fork());
@@ -228,18 +231,8 @@ export class Simulator {
 
   /** What `openEmbedded` does, keeping hold of the engine. */
   async #openOnce(): Promise<Engine> {
-    const { durability, syncIntervalMs, cacheBytes } = this.#plan;
-    const options: OpenOptions = {
-      durability,
-      syncInterval: syncIntervalMs,
-      walFileBytes: "256KiB",
-      segmentBytes: "64KiB",
-      maxOpenFiles: 8,
-      maxMessageBytes: "90KiB",
-    };
-    const resolved = { ...resolveOpenOptions(options), cacheBytes };
     const platform = { disk: this.disk, clock: this.clock, random: this.#random.fork() };
-    const { engine, checkpointer, report } = await openDirectoryOf(platform, resolved);
+    const { engine, checkpointer, report } = await openDirectoryOf(platform, this.#options);
     this.#note(`opened: lsn ${engine.lsn}, ${JSON.stringify(report)}`);
     const ending = this.#ending;
     if (ending !== undefined) {
@@ -673,7 +666,7 @@ export class Simulator {
     this.#note(`${label} ${commit.number}: ${name} ${batch.map((held, at) => `${held.id} (${expected[at]})`)}`);
     const lease = this.#plan.tasks[index]!.leaseMs;
     const token = first.token;
-    const run: Promise<void> =
+    const run: Promise<unknown> =
       kind === "ackBatch"
         ? queue.ackBatch(
             batch.map((held) => held.token),
@@ -929,6 +922,18 @@ export class Simulator {
   }
 }
 
+function optionsOf({ durability, syncIntervalMs, cacheBytes }: Plan): ResolvedOpenOptions {
+  const options: OpenOptions = {
+    durability,
+    syncInterval: syncIntervalMs,
+    walFileBytes: "256KiB",
+    segmentBytes: "64KiB",
+    maxOpenFiles: 8,
+    maxMessageBytes: "90KiB",
+  };
+  return { ...resolveOpenOptions(options), cacheBytes };
+}
+
 export async function openDirectoryOf(
   platform: EnginePlatform,
   options: ResolvedOpenOptions,
@@ -950,16 +955,26 @@ function offsetOf(token: string): number {
   return Number.parseInt(token.split(".")[1]!, 36);
 }
 
+/** Memory of readers past, for the next one: no life of an engine is long enough to get much use out of its own. */
+const idleChunks: ChunkPool[] = [];
+
 async function eachRecord(
   engine: Engine,
   stream: Stream,
   from: number,
   visit: (record: RecordCursor, item: number | undefined) => void,
 ): Promise<void> {
-  const reader = new StreamReader(stream, engine, from);
+  // A reader that the end of its process interrupts keeps them.
+  const chunks = idleChunks.pop() ?? new ChunkPool(0);
+  const { files, directoryId } = engine;
+  const context = { files, chunks, directoryId, readFile: (path: string) => engine.readFile(path) };
+  const reader = new StreamReader(stream, context, from);
   for (let last = 0; ; ) {
     const found = reader.next(stream.next);
-    if (found === "end") return;
+    if (found === "end") {
+      idleChunks.push(chunks);
+      return;
+    }
     if (found === "load") {
       await reader.load();
       continue;
@@ -968,7 +983,7 @@ async function eachRecord(
     if (timestamp < last)
       throw new Error(`${stream.directory}: the time falls from ${last} to ${timestamp} at ${offset}`);
     last = timestamp;
-    visit(reader.record, itemOf(reader.record.payload()));
+    visit(reader.record, itemOf(reader.record.payloadView()));
   }
 }
 

@@ -166,7 +166,7 @@ export class Caller {
     }
   }
 
-  async #attempt(what: string, run: () => Promise<void>): Promise<string | undefined> {
+  async #attempt(what: string, run: () => Promise<unknown>): Promise<string | undefined> {
     try {
       await run();
       return undefined;
