@@ -51,15 +51,19 @@ export class LogWindows {
     while (to < refs.length && refs[to]!.position + batchFileBytes(refs[to]!.bytes) - start <= WINDOW_BYTES) to++;
     const last = refs[to - 1]!;
     const length = last.position + batchFileBytes(last.bytes) - start;
-    const buffer = length > WINDOW_BYTES ? Buffer.allocUnsafeSlow(length) : this.#buffer(count % 2);
+    const buffer = length > WINDOW_BYTES ? Buffer.allocUnsafeSlow(length) : this.#buffer(count % 2, length);
     const done = file.file.read(buffer, 0, length, start).then((read) => {
       if (read < length) throw new Error(`${file.file.path}: ends at ${start + read} while being read`);
     });
     return { from, to, buffer, start, done };
   }
 
-  #buffer(index: number): Buffer {
-    this.#buffers[index] ??= Buffer.allocUnsafeSlow(WINDOW_BYTES);
-    return this.#buffers[index];
+  /** As large as it had to be so far: a directory in which little happens needs no more. */
+  #buffer(index: number, length: number): Buffer {
+    const buffer = this.#buffers[index];
+    if (buffer !== undefined && buffer.length >= length) return buffer;
+    const larger = Buffer.allocUnsafeSlow(Math.min(WINDOW_BYTES, Math.max(length, 2 * (buffer?.length ?? 0))));
+    this.#buffers[index] = larger;
+    return larger;
   }
 }

@@ -167,6 +167,11 @@ export interface BatchHeader {
   span: number;
 }
 
+/** The stream of the batch at a position, if one stands there. */
+export function batchStreamId(buffer: Uint8Array, position: number): number {
+  return getU32(buffer, position + 8);
+}
+
 /** The header at a position, or undefined when what stands there cannot be one. Does not check the checksum. */
 export function readBatchHeader(buffer: Uint8Array, position: number, end: number): BatchHeader | undefined {
   if (end - position < BATCH_HEADER_BYTES) return undefined;

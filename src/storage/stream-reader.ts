@@ -14,6 +14,7 @@ import {
   type BatchHeader,
   batchFileBytes,
   batchIsIntact,
+  batchStreamId,
   RecordCursor,
   readBatchHeader,
 } from "./batch.js";
@@ -273,6 +274,8 @@ export class StreamReader {
         filled += read;
       }
       for (let at = 8; at + BATCH_HEADER_BYTES <= filled; at += 8) {
+        // The common case, not one of the stream's batches, must be cheap: this looks at every eighth byte.
+        if (batchStreamId(buffer, at) !== this.#stream.id) continue;
         const header = readBatchHeader(buffer, at, filled);
         if (header === undefined || !plausible(header, this.#stream.id, lost, run.next)) continue;
         if (at + header.bytes > filled || !batchIsIntact(buffer, at, header.bytes)) continue;
@@ -330,7 +333,7 @@ export class StreamReader {
   async #buildIndex(run: Run): Promise<SparseIndex> {
     const index = new SparseIndex();
     const held = this.#context.files.hold(run.segment.path);
-    const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+    const buffer = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, run.bytes));
     try {
       const end = run.position + run.bytes;
       let offset = run.first;

@@ -74,10 +74,13 @@ class Window {
   #start = 0;
   #end = 0;
 
-  constructor(file: DiskFile) {
+  /** @param memory of an earlier window, which is not used any more */
+  constructor(file: DiskFile, memory?: Buffer) {
     this.#file = file;
     this.size = file.size();
-    this.buffer = Buffer.allocUnsafeSlow(Math.min(WINDOW_BYTES, this.size));
+    const bytes = Math.min(WINDOW_BYTES, this.size);
+    this.buffer =
+      memory !== undefined && memory.length >= bytes ? memory.subarray(0, bytes) : Buffer.allocUnsafeSlow(bytes);
   }
 
   /** How far `buffer` holds bytes of the file. */
@@ -99,9 +102,11 @@ class Window {
   }
 }
 
+/** Reads one log at a time. */
 export class WalReader {
   readonly #disk: Disk;
   readonly #directoryId: string;
+  #memory: Buffer | undefined;
 
   constructor(disk: Disk, directoryId: string) {
     this.#disk = disk;
@@ -130,7 +135,7 @@ export class WalReader {
     for (const [index, source] of sources.entries()) {
       const file = this.#disk.openFile(source.path, "read");
       try {
-        const window = new Window(file);
+        const window = this.#window(file);
         const found = await this.#header(window, source);
         if (typeof found !== "string") {
           generationMax = Math.max(generationMax, found.generation);
@@ -173,6 +178,13 @@ export class WalReader {
       );
     }
     return { lsn, crc, generation, generationMax, fileBytesMax, entries, bytes, ends, cutBytes, notes, header };
+  }
+
+  /** Files are read one after another, so one window's memory is the next one's. */
+  #window(file: DiskFile): Window {
+    const window = new Window(file, this.#memory);
+    if (window.buffer.length > (this.#memory?.length ?? 0)) this.#memory = window.buffer;
+    return window;
   }
 
   async #header(window: Window, source: WalSource): Promise<WalFileHeader | string> {
@@ -237,7 +249,7 @@ export class WalReader {
     for (let later = index; later < sources.length; later++) {
       const file = this.#disk.openFile(sources[later]!.path, "read");
       try {
-        const window = new Window(file);
+        const window = this.#window(file);
         const from = later === index ? position : FILE_HEADER_BYTES;
         if (later === index) tornBytes += await tornEntryBytes(window, position, generation, lsn, prevCrc);
         for await (const header of intactEntries(window, from, generation, lsn)) {
@@ -287,15 +299,17 @@ async function* intactEntries(
   generation: number,
   lsn: number,
 ): AsyncGenerator<EntryHeader> {
+  const lowest = generation & 255;
   let position = from;
   for (;;) {
     const at = await window.at(position, ENTRY_HEADER_BYTES);
     if (at < 0) return;
     // The common case, not an entry, must be cheap: this looks at every eighth byte of the file.
-    let skip = 0;
-    while (at + skip + ENTRY_HEADER_BYTES <= window.filled && getU32(window.buffer, at + skip + 4) !== generation)
-      skip += 8;
-    position += skip;
+    const { buffer } = window;
+    const last = window.filled - ENTRY_HEADER_BYTES;
+    let next = at;
+    while (next <= last && (buffer[next + 4] !== lowest || getU32(buffer, next + 4) !== generation)) next += 8;
+    position += next - at;
     const candidate = await window.at(position, ENTRY_HEADER_BYTES);
     if (candidate < 0) return;
     const header = readEntryHeader(window.buffer, candidate);

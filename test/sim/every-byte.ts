@@ -145,8 +145,9 @@ async function flipLog(files: Files, vouchedLsn: number, random: SimRandom, byte
   });
   const { disk } = files;
   const entries: Buffer[] = [];
+  const reader = new WalReader(disk, header.directoryId);
   const replay = async (visit: (entry: Buffer) => void): Promise<WalEnd> =>
-    await new WalReader(disk, header.directoryId).replay(sources, header, ({ buffer, bulkStart, metaStart, metaEnd }) =>
+    await reader.replay(sources, header, ({ buffer, bulkStart, metaStart, metaEnd }) =>
       visit(withoutPadding(buffer.subarray(bulkStart - ENTRY_HEADER_BYTES, metaEnd), metaStart - bulkStart)),
     );
   const sound = await replay((entry) => entries.push(entry));

@@ -2,12 +2,14 @@ import { SECTOR_BYTES, type SimContent } from "./sim-content.js";
 import {
   type BytesChange,
   type DataChange,
+  firstSector,
   type HoleFiller,
   type NameChange,
+  type Sectors,
   type SimInode,
   type SizeChange,
   type Survivors,
-  sectorsOf,
+  sectorsEnd,
   withDependencies,
   withoutDependents,
 } from "./sim-nodes.js";
@@ -33,17 +35,15 @@ export function chooseSurvivors(
   policy: CrashPolicy,
   random: SimRandom,
 ): Survivors {
-  const calls = pendingByCall(inodes, allNames, random.chance(0.5));
+  const sizesFirst = random.chance(0.5);
+  if (policy === "none") return { sectors: new Map(), sizes: new Set(), names: new Set() };
+  if (policy === "all") return everything(inodes, allNames);
+  const calls = pendingByCall(inodes, allNames, sizesFirst);
   const all = calls.flat();
   let chosen: readonly Unit[] = [];
   let names: Set<NameChange> | undefined;
   if (all.length > 0) {
     switch (policy) {
-      case "none":
-        break;
-      case "all":
-        chosen = all;
-        break;
       case "prefix": {
         const cut = random.below(calls.length);
         chosen = [...calls.slice(0, cut).flat(), ...calls[cut]!.slice(0, random.below(calls[cut]!.length + 1))];
@@ -81,6 +81,16 @@ export function chooseSurvivors(
   return { ...kept, names: names ?? withDependencies(allNames, chosenNames) };
 }
 
+function everything(inodes: readonly SimInode[], allNames: readonly NameChange[]): Survivors {
+  const sectors = new Map<DataChange, Sectors>();
+  const sizes = new Set<DataChange>();
+  for (const change of inodes.flatMap(({ pending }) => pending)) {
+    if (change.kind === "size") sizes.add(change);
+    else sectors.set(change, { has: () => true });
+  }
+  return { sectors, sizes, names: new Set(allNames) };
+}
+
 /** Decides for one file; `remains` are the contents of deleted files. */
 export function holeFiller(holes: HoleFilling, remains: readonly SimContent[], random: SimRandom): HoleFiller {
   const filling = holes === "mixed" ? random.pick(["zero", "old", "garbage", "each"] as const) : holes;
@@ -111,7 +121,10 @@ function pendingByCall(inodes: readonly SimInode[], names: readonly NameChange[]
   for (const inode of inodes) {
     for (const change of inode.pending) {
       if (change.kind === "size") add({ kind: "size", inode, change });
-      else for (const sector of sectorsOf(change)) add({ kind: "sector", inode, change, sector });
+      else {
+        const end = sectorsEnd(change);
+        for (let sector = firstSector(change); sector < end; sector++) add({ kind: "sector", inode, change, sector });
+      }
     }
   }
   for (const change of names) add({ kind: "names", change });

@@ -8,7 +8,7 @@
  */
 import type { Disk, DiskFile } from "../../src/storage/disk.js";
 import type { SimClock } from "./sim-clock.js";
-import { SECTOR_BYTES, SimContent } from "./sim-content.js";
+import { frozen, SECTOR_BYTES, SimContent } from "./sim-content.js";
 import { type CrashPolicy, chooseSurvivors, type HoleFilling, holeFiller } from "./sim-crash.js";
 import { type CallKind, type DiskInternals, type SimFault, SimFile, systemError } from "./sim-file.js";
 import {
@@ -40,6 +40,8 @@ export interface SimDiskOptions {
 class ProcessEnded extends Error {
   readonly code = "ESIMENDED";
 }
+/** One for all: no one is left to read where it was thrown. */
+const PROCESS_ENDED = new ProcessEnded("this simulated process has ended");
 
 interface Counted {
   readonly call: number;
@@ -423,7 +425,7 @@ export class SimDisk implements Disk {
   }
 
   #assertAlive(): void {
-    if (this.#halted) throw new ProcessEnded("this simulated process has ended");
+    if (this.#halted) throw PROCESS_ENDED;
   }
 
   /**
@@ -484,8 +486,7 @@ export class SimDisk implements Disk {
   #store(call: number, inode: SimInode, bytes: Uint8Array, position: number): number {
     const length = this.#fit(inode, position, bytes.length);
     if (length === 0) return 0;
-    // A copy whatever it is: `slice` of a Buffer is a view, and its owner uses it again.
-    const copy = new Uint8Array(bytes.subarray(0, length));
+    const copy = frozen(bytes.subarray(0, length));
     const stamp = ++this.#stamp;
     this.#usedSectors -= inode.cache.sectors;
     inode.cache.write(copy, position);
@@ -533,7 +534,7 @@ export class SimDisk implements Disk {
     // When the process has ended, what it still does (closing files, say) must not touch what it left behind.
     if (this.#halted || inode.links > 0 || inode.handles > 0) return;
     this.#usedSectors -= inode.cache.sectors;
-    this.#remains = [inode.cache.clone(), ...this.#remains].slice(0, REMAINS_MAX);
+    this.#remains = [inode.cache, ...this.#remains].slice(0, REMAINS_MAX);
     // What was not written yet, no one will write any more.
     inode.pending = [];
     inode.cache = new SimContent();
@@ -548,7 +549,8 @@ export class SimDisk implements Disk {
   }
 
   #directory(path: string, syscall: string): SimDirectory {
-    return this.#walkTo(split(path), syscall, path);
+    const names = split(path);
+    return this.#walkTo(names, names.length, syscall, path);
   }
 
   #file(path: string, syscall: string): SimInode {
@@ -559,10 +561,10 @@ export class SimDisk implements Disk {
     return node;
   }
 
-  #walkTo(names: readonly string[], syscall: string, path: string): SimDirectory {
+  #walkTo(names: readonly string[], count: number, syscall: string, path: string): SimDirectory {
     let directory = this.#root;
-    for (const name of names) {
-      const node = directory.entries.get(name);
+    for (let at = 0; at < count; at++) {
+      const node = directory.entries.get(names[at]!);
       if (node === undefined) throw systemError("ENOENT", syscall, path);
       if (node instanceof SimInode) throw systemError("ENOTDIR", syscall, path);
       directory = node;
@@ -572,15 +574,24 @@ export class SimDisk implements Disk {
 
   #parent(path: string, syscall: string): { directory: SimDirectory; name: string } {
     const names = split(path);
-    const name = names.pop();
+    const name = names[names.length - 1];
     if (name === undefined) throw systemError("EBUSY", syscall, path);
     checkName(name, syscall, path);
-    return { directory: this.#walkTo(names, syscall, path), name };
+    return { directory: this.#walkTo(names, names.length - 1, syscall, path), name };
   }
 }
 
-function split(path: string): string[] {
-  return path.split("/").filter((name) => name !== "");
+const splitPaths = new Map<string, readonly string[]>();
+const SPLIT_PATHS_MAX = 10_000;
+
+function split(path: string): readonly string[] {
+  let names = splitPaths.get(path);
+  if (names === undefined) {
+    names = path.split("/").filter((name) => name !== "");
+    if (splitPaths.size >= SPLIT_PATHS_MAX) splitPaths.clear();
+    splitPaths.set(path, names);
+  }
+  return names;
 }
 
 function checkName(name: string, syscall: string, path: string): void {

@@ -33,11 +33,14 @@ function applyChange(content: SimContent, change: DataChange): void {
   else content.resize(change.size);
 }
 
-/** Numbers of the sectors that a change touches. */
-export function sectorsOf({ position, bytes }: BytesChange): number[] {
-  const first = Math.floor(position / SECTOR_BYTES);
-  const end = Math.ceil((position + bytes.length) / SECTOR_BYTES);
-  return Array.from({ length: end - first }, (_, i) => first + i);
+/** The first sector that a change touches. */
+export function firstSector({ position }: BytesChange): number {
+  return Math.floor(position / SECTOR_BYTES);
+}
+
+/** The sector behind the last one that a change touches. */
+export function sectorsEnd({ position, bytes }: BytesChange): number {
+  return Math.ceil((position + bytes.length) / SECTOR_BYTES);
 }
 
 /** Brings the platter up to what had happened by `stamp`. */
@@ -52,7 +55,11 @@ export function forsakeBytes(inode: SimInode, stamp: number, pages: "kept" | "re
   const gone = inode.pending.filter(forsaken) as BytesChange[];
   inode.pending = inode.pending.filter((change) => !forsaken(change));
   if (pages === "kept") return;
-  for (const sector of new Set(gone.flatMap(sectorsOf))) {
+  const sectors = new Set<number>();
+  for (const change of gone) {
+    for (let sector = firstSector(change); sector < sectorsEnd(change); sector++) sectors.add(sector);
+  }
+  for (const sector of sectors) {
     const start = sector * SECTOR_BYTES;
     inode.cache.write(inode.platter.sector(sector).subarray(0, Math.max(0, inode.cache.size - start)), start);
   }
@@ -76,9 +83,14 @@ export function persist(inode: SimInode, kept: Survivors, fillHole: HoleFiller):
       continue;
     }
     const survivors = kept.sectors.get(change);
-    for (const sector of sectorsOf(change)) {
-      if (survivors?.has(sector) === true) result.write(running.sector(sector), sector * SECTOR_BYTES);
-      else missing.add(sector);
+    const end = sectorsEnd(change);
+    for (let first = firstSector(change); first < end; ) {
+      const survives = survivors?.has(first) === true;
+      let next = first + 1;
+      while (next < end && (survivors?.has(next) === true) === survives) next++;
+      if (survives) result.copySectors(running, first, next);
+      else for (let sector = first; sector < next; sector++) missing.add(sector);
+      first = next;
     }
   }
   for (const sector of missing) {
@@ -90,9 +102,14 @@ export function persist(inode: SimInode, kept: Survivors, fillHole: HoleFiller):
   return result;
 }
 
+/** Sectors of one change. */
+export interface Sectors {
+  has(sector: number): boolean;
+}
+
 /** The pending changes that a power cut keeps. */
 export interface Survivors {
-  readonly sectors: Map<DataChange, Set<number>>;
+  readonly sectors: ReadonlyMap<DataChange, Sectors>;
   readonly sizes: Set<DataChange>;
   readonly names: Set<NameChange>;
 }
