@@ -13,6 +13,7 @@
  * A crash at any point leaves either the old snapshot with all of its log, or the new one.
  */
 
+import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import {
   encodeSnapshot,
   isSnapshotName,
@@ -23,7 +24,7 @@ import {
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { CapturedQueue } from "./catalog.js";
-import { type Engine, isNoDescriptor, isNoSpace } from "./engine.js";
+import type { Engine } from "./engine.js";
 import { LogWindows } from "./log-windows.js";
 import type { LogTime } from "./queue-state.js";
 import { SegmentWriter } from "./segment-writer.js";
@@ -73,9 +74,21 @@ export class Checkpointer {
     };
   }
 
-  /** Checkpoints everything before the current log file, in which nothing has been written yet. */
-  async checkpointNow(): Promise<void> {
-    await this.#withBallast(this.#capture(), false);
+  /**
+   * Checkpoints everything before the current log file, in which nothing has been written yet. False when the disk has no
+   * room for it: it is then tried again until it has.
+   */
+  async checkpointNow(): Promise<boolean> {
+    const captured = this.#capture();
+    try {
+      await this.#withReserves(captured, false);
+      return true;
+    } catch (error) {
+      if (!isNoSpace(error)) throw error;
+      this.#failed = captured;
+      this.#retryLater();
+      return false;
+    }
   }
 
   /** Resolves when no checkpoint is under way. */
@@ -87,7 +100,7 @@ export class Checkpointer {
   async close(): Promise<void> {
     await this.settled();
     this.#retryTimer?.cancel();
-    await this.#withBallast({ ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 }, true);
+    await this.#withReserves({ ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 }, true);
   }
 
   #capture(): Capture {
@@ -126,7 +139,7 @@ export class Checkpointer {
       for (let captured = this.#captured; captured !== undefined; captured = this.#captured) {
         this.#captured = undefined;
         this.#failed = captured;
-        await this.#withBallast(captured, false);
+        await this.#withReserves(captured, false);
         this.#failed = undefined;
       }
     } catch (error) {
@@ -136,14 +149,16 @@ export class Checkpointer {
   }
 
   /** On a full disk, what is held in reserve is for this. What has been moved to segments stays moved. */
-  async #withBallast(captured: Capture, closing: boolean): Promise<void> {
-    try {
-      await this.#checkpoint(captured, closing);
-    } catch (error) {
-      if (!isNoSpace(error)) throw error;
-      this.#engine.noteDiskFull();
-      if (!this.#engine.ballast.release()) throw error;
-      await this.#checkpoint(captured, closing);
+  async #withReserves(captured: Capture, closing: boolean): Promise<void> {
+    for (;;) {
+      try {
+        await this.#checkpoint(captured, closing);
+        return;
+      } catch (error) {
+        if (!isNoSpace(error)) throw error;
+        this.#engine.noteShort(error);
+        if (!this.#engine.makeRoom()) throw error;
+      }
     }
   }
 
@@ -156,7 +171,8 @@ export class Checkpointer {
     }
     try {
       await this.#moveBatches(files);
-      await this.#shared.consolidate();
+      // It saves descriptors and seeks, and takes space to do so.
+      if (engine.health === "ok") await this.#shared.consolidate();
       await this.#writer.sync();
     } catch (error) {
       this.#writer.abandon();

@@ -28,9 +28,10 @@ import {
 import { align8, Encoder, putU32, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Clock, Random } from "../storage/clock.js";
 import { crc32 } from "../storage/crc32.js";
-import type { Disk } from "../storage/disk.js";
+import { type Disk, isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { FileCache } from "../storage/file-cache.js";
 import { BLOCK_BYTES, type Block, BlockRing, ChunkPool } from "../storage/memory.js";
+import { PREVIOUS_SNAPSHOT } from "../storage/snapshot.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { ReaderContext } from "../storage/stream-reader.js";
 import type { Wal } from "../storage/wal.js";
@@ -71,6 +72,10 @@ export interface EngineStart {
   readonly crc: number;
   readonly generation: number;
   readonly elapsedMs: number;
+  /** There are log files that the snapshot does not cover: no change is taken until a checkpoint does. */
+  readonly recovering: boolean;
+  /** Size of the snapshot. */
+  readonly snapshotBytes: number;
 }
 
 interface OpenBatch {
@@ -120,7 +125,7 @@ export class Engine implements ReaderContext {
   /** Space held back for draining a full disk. */
   readonly ballast: Ballast;
   /** What a snapshot needs, about. */
-  snapshotBytes = 0;
+  snapshotBytes: number;
   /** Set by the checkpointer: told when the log has moved on to a new file. */
   onRotate: (() => void) | undefined;
 
@@ -166,6 +171,10 @@ export class Engine implements ReaderContext {
   #asyncNoted = false;
   #failure: VarveError | undefined;
   #diskFull = false;
+  /** What the disk said to a checkpoint that has not been made since: space that comes free is for that one. */
+  #short: unknown;
+  /** The log was read back, and nothing but the log stands for it yet. */
+  #recovering: boolean;
   #stopping = false;
   #closed = false;
   readonly #unfinished = new Set<Promise<unknown>>();
@@ -188,6 +197,8 @@ export class Engine implements ReaderContext {
     this.durableLsn = start.lsn;
     this.crc = start.crc;
     this.generation = start.generation;
+    this.snapshotBytes = start.snapshotBytes;
+    this.#recovering = start.recovering;
     this.#elapsedBase = start.elapsedMs - this.clock.elapsedMs();
     this.blocks = new BlockRing(start.options.cacheBytes / 2);
     this.chunks = new ChunkPool(start.options.cacheBytes / 2);
@@ -211,9 +222,12 @@ export class Engine implements ReaderContext {
 
   // ----------------------------------------------------------------------------------------------------- staging
 
-  /** True when changes must wait for the checkpoint: then `park` the call instead of staging it. */
+  /**
+   * True when changes must wait for the checkpoint: then `park` the call instead of staging it. One that waits for disk
+   * space itself may take for ever: they are refused.
+   */
   get stalled(): boolean {
-    return this.#stalled && this.#failure === undefined && !this.#stopping;
+    return this.#stalled && this.#short === undefined && this.#failure === undefined && !this.#stopping;
   }
 
   get health(): "ok" | "failed" | "disk-full" {
@@ -299,6 +313,8 @@ export class Engine implements ReaderContext {
   begin(bulkBytes: number, records: number, metaBytes: number, settles: boolean): void {
     if (this.#closed) throw closedError(this.directory);
     if (this.#failure !== undefined) throw readOnlyError(this.#failure);
+    // An entry in this log file would not count for a recovery from the snapshot that there is.
+    if (this.#recovering || (this.#short !== undefined && !settles)) throw this.#noSpace(this.#short);
     // A record may need a batch of its own when it does not go to the same stream as the one before.
     const own = (records === 0 ? 0 : bulkBytes + records * BATCH_SLACK_BYTES) + metaBytes + 16;
     if (ENTRY_HEADER_BYTES + own > this.commitBytesMax) {
@@ -431,7 +447,6 @@ export class Engine implements ReaderContext {
       if (this.#block.buffer.length > BLOCK_BYTES) this.#block = this.blocks.take(0);
     }
     this.#recentBatches += refs.length;
-    current.bulkBytes += bulkBytes;
     this.#applied(operations, refs);
   }
 
@@ -459,6 +474,10 @@ export class Engine implements ReaderContext {
   /** Called by the checkpointer when a snapshot stands for the log up to `lsn`, and its files have been given up. */
   checkpointed(lsn: number, elapsedMs: number): void {
     this.checkpoints++;
+    this.#short = undefined;
+    this.#recovering = false;
+    // What a checkpoint on a full disk has left over is kept from others: the next one may need it.
+    if (this.#diskFull) this.#holdWhatIsThere(0);
     if (this.#unsyncedSince !== undefined) {
       // What is not covered was written after the capture.
       this.#unsyncedSince = lsn === this.lsn ? undefined : Math.max(this.#unsyncedSince, elapsedMs);
@@ -600,13 +619,32 @@ export class Engine implements ReaderContext {
       this.wal.allocate(this.wal.fits(bytes + reserve) ? bytes + reserve : bytes);
       this.wal.prepareSpare();
       this.wal.prepareAhead();
-      this.ballast.hold(this.wal.bulkBytes + bytes + this.snapshotBytes + this.wal.growBytes, this.wal.writtenBytes);
+      this.ballast.hold(this.#checkpointBytes(bytes));
     } catch (error) {
       throw this.#noSpace(error);
     }
     if (!this.#diskFull) return;
     this.#diskFull = false;
+    this.wal.prepareAgain();
     this.logger.info({ directory: this.directory }, "there is space on the disk again");
+  }
+
+  /**
+   * What a checkpoint can need: a copy of all batches in the log, and the state of the queues, which has grown by no more
+   * than the log has since it was last written.
+   * @param bytes of the log that are about to be written
+   */
+  #checkpointBytes(bytes: number): number {
+    return this.wal.entriesBytes + bytes + this.snapshotBytes + this.wal.growBytes;
+  }
+
+  /** Holds what a checkpoint can need, or as much of it as the disk has. */
+  #holdWhatIsThere(bytes: number): void {
+    try {
+      this.ballast.hold(this.#checkpointBytes(bytes));
+    } catch (error) {
+      this.#noSpace(error);
+    }
   }
 
   /** Makes sure that a change which frees space can be logged, also on a full disk as far as the reserves go. */
@@ -625,6 +663,8 @@ export class Engine implements ReaderContext {
         throw this.#noSpace(again);
       }
     }
+    // Deliveries add to what a checkpoint needs as well. They are no reason to refuse them.
+    if (!this.#diskFull) this.#holdWhatIsThere(this.#entryBytes() + own);
   }
 
   /** What the caller is told when log space could not be allocated. */
@@ -755,6 +795,26 @@ export class Engine implements ReaderContext {
     this.#diskFull = true;
   }
 
+  /** For the checkpointer, whose checkpoint lacks space: until one has been made, it is first in line. */
+  noteShort(error: unknown): void {
+    this.noteDiskFull();
+    this.#short = error;
+    // Those who wait for it are refused by now.
+    if (this.#parked.length > 0) this.clock.defer(() => this.#unpark());
+  }
+
+  /**
+   * Gives a checkpoint the space that is held in reserve for it, then what only serves speed, or a repair. False when
+   * there is nothing left to give.
+   */
+  makeRoom(): boolean {
+    if (this.ballast.release() || this.wal.releaseSpares()) return true;
+    const previous = `${this.directory}/snap/${PREVIOUS_SNAPSHOT}`;
+    if (this.disk.size(previous) === undefined) return false;
+    this.disk.unlink(previous);
+    return true;
+  }
+
   /** For the checkpointer, whose failures are as final as a failed write. */
   fail(doing: string, error: unknown): void {
     this.#abandon(this.#unknown(this.#fail(doing, error)));
@@ -778,17 +838,6 @@ export class Engine implements ReaderContext {
 
 function wantsSync(entry: WrittenEntry): boolean {
   return entry.operations.length > 0;
-}
-
-export function isNoSpace(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return code === "ENOSPC" || code === "EDQUOT";
-}
-
-/** The process, or the system, has no file descriptor left: only `open` fails so, and nothing has happened. */
-export function isNoDescriptor(error: unknown): boolean {
-  const code = (error as NodeJS.ErrnoException | undefined)?.code;
-  return code === "EMFILE" || code === "ENFILE";
 }
 
 function closedError(directory: string): VarveError {

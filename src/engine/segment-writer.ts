@@ -6,6 +6,7 @@
 
 import { VarveError } from "../api/errors.js";
 import { batchFileBytes } from "../storage/batch.js";
+import { isNoSpace } from "../storage/disk.js";
 import {
   encodeIndex,
   encodeSegmentHeader,
@@ -221,19 +222,24 @@ export class SegmentWriter {
     }
   }
 
-  /** Stores the index of a run beside its segment. Only a hint: it is not synced, and rebuilt when it is missing. */
-  async storeIndex(run: Run): Promise<void> {
+  /**
+   * Stores the index of a run beside its segment. Only a hint: it is not synced, rebuilt when it is missing, and goes
+   * without where there is no space. False when it could not be stored.
+   */
+  async storeIndex(run: Run): Promise<boolean> {
     const { files } = this.#engine;
-    if (run.index === undefined) return;
+    if (run.index === undefined) return true;
     const path = indexPath(run.segment);
     this.#removeFile(path);
     const held = files.hold(path, "create");
     try {
       await held.file.write([encodeIndex(run)], 0);
+      return true;
     } catch (error) {
       // A part of an index would pass for a damaged one.
       this.#removeFile(path);
-      throw error;
+      if (!isNoSpace(error)) throw error;
+      return false;
     } finally {
       files.release(held);
       files.drop(path);
@@ -244,8 +250,7 @@ export class SegmentWriter {
   async storeFullIndexes(): Promise<void> {
     for (const run of this.#full) {
       this.#full.delete(run);
-      await this.storeIndex(run);
-      run.index = undefined;
+      if (await this.storeIndex(run)) run.index = undefined;
     }
   }
 

@@ -32,6 +32,18 @@ export interface Disk {
   bootId(): string | undefined;
 }
 
+/** The disk, or the share of it that we may use, is full. */
+export function isNoSpace(error: unknown): boolean {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code;
+  return code === "ENOSPC" || code === "EDQUOT";
+}
+
+/** The process, or the system, has no file descriptor left: only `open` fails so, and nothing has happened. */
+export function isNoDescriptor(error: unknown): boolean {
+  const code = (error as NodeJS.ErrnoException | undefined)?.code;
+  return code === "EMFILE" || code === "ENFILE";
+}
+
 export interface DiskFile {
   readonly path: string;
   size(): number;

@@ -8,7 +8,7 @@
 
 import { assert, VarveError } from "../api/errors.js";
 import { align8 } from "./bytes.js";
-import type { Disk, DiskFile } from "./disk.js";
+import { type Disk, type DiskFile, isNoSpace } from "./disk.js";
 import type { BatchRef } from "./stream.js";
 import { encodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "./wal-format.js";
 
@@ -36,11 +36,28 @@ export interface WalFile {
   /** Reads under way; a file that is being read is neither reused nor closed. */
   readers: number;
   retired: boolean;
-  /** Bytes of the batches in it. */
-  bulkBytes: number;
   /** Batches that stand in it, in order, for the checkpoint that moves them to segments. */
   readonly batches: BatchRef[];
 }
+
+/** A file as it is taken into use. Unless it says otherwise, nothing of it counts as durable. */
+export function newWalFile(file: DiskFile, seq: number, header: WalFileHeader | undefined, position: number): WalFile {
+  return {
+    seq,
+    header,
+    file,
+    position,
+    allocated: file.size(),
+    dirty: true,
+    unnamed: true,
+    named: undefined,
+    readers: 0,
+    retired: false,
+    batches: [],
+  };
+}
+
+export type NextFileHeader = Pick<WalFileHeader, "firstLsn" | "generation" | "prevCrc" | "async">;
 
 export interface WalOptions {
   readonly fileBytes: number;
@@ -56,7 +73,8 @@ export class Wal {
   readonly files: WalFile[] = [];
   /** Files for reuse; the last is used next. */
   readonly #spares: { readonly path: string; readonly bytes: number }[] = [];
-  #preparing = false;
+  /** What came of the last try to have a file ready ahead of the writer. */
+  #aheadIs: "wanted" | "under way" | "refused" = "wanted";
   #ahead: Promise<void> = Promise.resolve();
   #stopped = false;
   #spareCount = 0;
@@ -79,10 +97,10 @@ export class Wal {
     return Math.min(GROW_BYTES, this.#options.fileBytes);
   }
 
-  /** Bytes of batches that stand in log files in use. */
-  get bulkBytes(): number {
+  /** Bytes of entries that stand in log files in use. */
+  get entriesBytes(): number {
     let bytes = 0;
-    for (const file of this.files) bytes += file.bulkBytes;
+    for (const file of this.files) bytes += file.position;
     return bytes;
   }
 
@@ -129,29 +147,16 @@ export class Wal {
    * the page cache: it counts as not durable.
    */
   adopt(seq: number): WalFile {
-    const file = this.#disk.openFile(Wal.path(this.#directory, seq), "write");
-    const wal = {
-      seq,
-      header: undefined,
-      file,
-      position: 0,
-      allocated: file.size(),
-      dirty: true,
-      unnamed: true,
-      named: undefined,
-      readers: 0,
-      retired: false,
-      bulkBytes: 0,
-    };
-    this.files.push({ ...wal, batches: [] });
+    this.files.push(newWalFile(this.#disk.openFile(Wal.path(this.#directory, seq), "write"), seq, undefined, 0));
     return this.current;
   }
 
   /**
    * Begins the next file. Its header must be durable before a commit in it is acknowledged as durable: `sync` sees
-   * to that.
+   * to that. Throws ENOSPC.
+   * @param bytesMin what it must have space for; more is taken if it can be had
    */
-  begin(header: Pick<WalFileHeader, "firstLsn" | "generation" | "prevCrc" | "async">, seq: number): void {
+  begin(header: NextFileHeader, seq: number, bytesMin = this.growBytes): void {
     const path = Wal.path(this.#directory, seq);
     const spare = this.#spares.pop();
     let file: DiskFile;
@@ -167,22 +172,10 @@ export class Wal {
       }
     }
     const { directoryId, bootId, fileBytes } = this.#options;
-    const wal: WalFile = {
-      seq,
-      header: { ...header, seq, directoryId, bootId, fileBytes },
-      file,
-      position: FILE_HEADER_BYTES,
-      allocated: Math.min(file.size(), this.#options.fileBytes),
-      dirty: true,
-      unnamed: true,
-      named: undefined,
-      readers: 0,
-      retired: false,
-      bulkBytes: 0,
-      batches: [],
-    };
+    const wal = newWalFile(file, seq, { ...header, seq, directoryId, bootId, fileBytes }, FILE_HEADER_BYTES);
+    wal.allocated = Math.min(wal.allocated, fileBytes);
     try {
-      if (wal.allocated < this.growBytes) this.#grow(file, wal, this.growBytes);
+      if (wal.allocated < this.growBytes) this.#growAtLeast(file, wal, bytesMin);
       this.#writeHeader(wal);
     } catch (error) {
       file.close();
@@ -191,6 +184,7 @@ export class Wal {
       throw error;
     }
     this.files.push(wal);
+    if (this.#aheadIs === "refused") this.#aheadIs = "wanted";
   }
 
   /** Notes in the current file, to be made durable by the next sync, that commits may be acknowledged before they are. */
@@ -234,27 +228,66 @@ export class Wal {
     this.#keepSpare(path, this.growBytes);
   }
 
+  /** Gives up all spare files but the one that is needed next. False when there was no other. */
+  releaseSpares(): boolean {
+    const enough = this.#spares.findIndex(({ bytes }) => bytes >= this.growBytes);
+    const keep = enough < 0 ? this.#spares.length - 1 : enough;
+    const going = this.#spares.filter((_, at) => at !== keep);
+    for (const { path } of going) {
+      this.#disk.unlink(path);
+      this.#spares.splice(
+        this.#spares.findIndex((spare) => spare.path === path),
+        1,
+      );
+    }
+    return going.length > 0;
+  }
+
+  /** Gives up the space of files of an earlier life that no entry stands in. False when there was none. */
+  async cutTails(): Promise<boolean> {
+    let cut = false;
+    for (const wal of this.files) {
+      const end = Math.max(wal.position, FILE_HEADER_BYTES);
+      if (wal.header !== undefined || wal.allocated <= end) continue;
+      await wal.file.truncate(end);
+      wal.allocated = end;
+      cut = true;
+    }
+    return cut;
+  }
+
   /**
    * Once the current file is well used, has a whole further one allocated in the thread pool, so that the writer will find
-   * its space ready. At best: what cannot be prepared, the writer allocates itself.
+   * its space ready. At best: what cannot be prepared, the writer allocates itself. What was refused is tried again when
+   * the next file has been begun.
    */
   prepareAhead(): void {
     const { fileBytes } = this.#options;
-    if (this.#preparing || this.current.position < fileBytes / 4) return;
+    if (this.#aheadIs !== "wanted" || this.current.position < fileBytes / 4) return;
     const spare = this.#spares[this.#spares.length - 1];
     if (spare !== undefined && spare.bytes >= fileBytes) return;
-    this.#preparing = true;
+    // Space that is scarce is the writer's, who needs it sooner.
+    const scarce = (this.#disk.freeBytes(this.#directory) ?? Number.POSITIVE_INFINITY) < 2 * fileBytes;
+    this.#aheadIs = scarce ? "refused" : "under way";
+    if (scarce) return;
     const path = `${this.#directory}/ahead.wal`;
     this.#ahead = this.#allocateAhead(path).then(
       () => {
         if (this.#stopped) return;
-        this.#preparing = false;
+        this.#aheadIs = "wanted";
         this.#keepSpare(path, fileBytes);
       },
       () => {
-        // Most likely for want of space. `preparing` stays set until the next file is begun.
+        this.#aheadIs = "refused";
+        // Most likely for want of space, which it must not keep from others.
+        if (this.#disk.size(path) !== undefined) this.#disk.unlink(path);
       },
     );
+  }
+
+  /** There is space again: what was refused for want of it is worth another try. */
+  prepareAgain(): void {
+    if (this.#aheadIs === "refused") this.#aheadIs = "wanted";
   }
 
   /** Ends work in the thread pool. After it, and before the directory is given up, nothing writes any more. */
@@ -381,6 +414,15 @@ export class Wal {
   /** All that a header says stands in its first sector, so it can be written again in place. */
   #writeHeader(wal: WalFile): void {
     this.#writeAll(wal.file, encodeFileHeader(wal.header!), 0, FILE_HEADER_BYTES, 0);
+  }
+
+  /** Has a new file grow to the usual size, or on a full disk to as much of it as there is. */
+  #growAtLeast(file: DiskFile, extent: { allocated: number }, bytesMin: number): void {
+    try {
+      this.#grow(file, extent, this.growBytes);
+    } catch (error) {
+      if (!isNoSpace(error) || extent.allocated < bytesMin) throw error;
+    }
   }
 
   #grow(file: DiskFile, extent: { allocated: number }, end: number): void {

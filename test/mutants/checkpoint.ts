@@ -141,8 +141,8 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "space that is held in reserve is not given up",
     file: checkpoint,
-    search: "      if (!this.#engine.ballast.release()) throw error;\n",
-    replacement: "      throw error;\n",
+    search: "        if (!this.#engine.makeRoom()) throw error;\n",
+    replacement: "        throw error;\n",
     breaks: "a full disk can be drained",
     killer: FULL_DISK,
   },
