@@ -198,21 +198,25 @@ function hunt(tree, killer, tried) {
     const worker = fork(join(tree, "dist/test/mutants/kill.js"), { stdio: ["ignore", "ignore", "pipe", "ipc"] });
     let finding = { seed: undefined, what: "the worker ended by itself" };
     let errors = "";
-    let watch = after(SEED_SECONDS_MAX, () => {});
+    const watchOver = () =>
+      after(SEED_SECONDS_MAX, () => {
+        finding = { ...finding, what: "it does not end" };
+        worker.kill("SIGKILL");
+      });
+    let watch = watchOver();
     worker.stderr.on("data", (data) => {
       errors = `${errors}${data}`.slice(0, 2000);
     });
     worker.on("message", (message) => {
       watch.stop();
-      finding = { seed: message.seed ?? finding.seed, what: finding.what };
-      if (message.kind === "clean") finding = { seed: undefined, what: undefined };
-      else if (message.kind === "found") finding = message;
-      else {
-        watch = after(SEED_SECONDS_MAX, () => {
-          finding = { ...finding, what: "it does not end" };
-          worker.kill("SIGKILL");
-        });
+      if (message.kind === "trying") {
+        finding = { ...finding, seed: message.seed };
+        watch = watchOver();
+        return;
       }
+      finding = message.kind === "found" ? message : { seed: undefined, what: undefined };
+      // What is broken may keep it from ending by itself.
+      worker.kill("SIGKILL");
     });
     worker.on("exit", () => {
       watch.stop();
@@ -237,7 +241,8 @@ function after(seconds, callback) {
 
 function runTest(tree, { file, only }) {
   return new Promise((resolve) => {
-    const args = ["--test", "--test-reporter=tap", ...(only === undefined ? [] : [`--test-name-pattern=${only}`])];
+    // By itself, not by `node --test`, whose child would outlive a runner that is killed.
+    const args = ["--test-reporter=tap", ...(only === undefined ? [] : [`--test-name-pattern=${only}`])];
     const runner = spawn(process.execPath, [...args, join(tree, "dist", file.replace(/\.ts$/, ".js"))], {
       stdio: ["ignore", "pipe", "ignore"],
       env: { ...process.env, NODE_TEST_CONTEXT: undefined },

@@ -5,7 +5,8 @@
 
 import { flipEveryByte, fullPlan } from "../sim/every-byte.js";
 import { endAtEveryCall, FAULTS, failEveryCall, type Sweep, smallPlan } from "../sim/exhaustive.js";
-import { runJob } from "../sim/run.js";
+import { drawPlan } from "../sim/plan.js";
+import { simulate } from "../sim/simulator.js";
 import type { Killer } from "./mutant.js";
 
 export interface Hunt {
@@ -38,7 +39,7 @@ function found(what: string): void {
 async function failure({ killer }: Hunt, seed: number): Promise<string | undefined> {
   switch (killer.by) {
     case "simulator":
-      return (await runJob({ seed })).violations[0];
+      return (await simulate(drawPlan(seed))).violations[0];
     case "ends":
       return firstOf(await endAtEveryCall(smallPlan(seed, 8), STRIDE));
     case "faults":
