@@ -24,8 +24,8 @@ export interface DedupeRules {
 /** What a key stands for. */
 export interface DedupeClaim {
   readonly key: string;
-  /** The task's id; -1 until its offset is known. */
-  id: number;
+  /** The task's id; undefined until its offset is known. */
+  id: string | undefined;
   /** Elapsed time when the task was committed; undefined while it is on its way. */
   since: number | undefined;
 }
@@ -66,7 +66,7 @@ export class DedupeTable {
         { details: { queue, limit: "dedupe.maxKeys", max: rules.maxKeys } },
       );
     }
-    const claim: DedupeClaim = { key, id: -1, since: undefined };
+    const claim: DedupeClaim = { key, id: undefined, since: undefined };
     this.#claims.set(key, claim);
     return { claim, first: true };
   }
@@ -77,9 +77,9 @@ export class DedupeTable {
   }
 
   /** A task was committed with a key: live, and when the log is repeated. */
-  committed(key: string, id: number, elapsedMs: number): void {
+  committed(key: string, id: string, elapsedMs: number): void {
     const known = this.#claims.get(key);
-    const claim = known?.since === undefined && known !== undefined ? known : { key, id, since: elapsedMs };
+    const claim: DedupeClaim = known !== undefined && known.since === undefined ? known : { key, id, since: elapsedMs };
     claim.id = id;
     claim.since = elapsedMs;
     this.#claims.delete(key);
@@ -98,7 +98,7 @@ export class DedupeTable {
     for (const { key, id, since } of this.#claims.values()) {
       if (since === undefined) continue;
       output.string(key);
-      output.varint(id);
+      output.string(id!);
       output.varint(since);
     }
   }
@@ -108,7 +108,7 @@ export class DedupeTable {
     for (let count = input.varint(); count > 0; count--) {
       const key = input.string();
       if (table.#claims.has(key)) throw new MalformedError("a dedupe key stands twice");
-      table.#claims.set(key, { key, id: input.varint(), since: input.varint() });
+      table.#claims.set(key, { key, id: input.string(), since: input.varint() });
     }
     return table;
   }
