@@ -138,7 +138,7 @@ async function beginLog(engine: Engine, header: NextFileHeader, seq: number): Pr
     await withReserves(engine, () => wal.begin(header, seq));
   } catch (error) {
     if (!isNoSpace(error)) throw error;
-    await wal.cutTails();
+    await wal.giveUpUnused();
     wal.begin(header, seq, FILE_HEADER_BYTES);
   }
 }

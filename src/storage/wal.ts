@@ -243,17 +243,23 @@ export class Wal {
     return going.length > 0;
   }
 
-  /** Gives up the space of files of an earlier life that no entry stands in. False when there was none. */
-  async cutTails(): Promise<boolean> {
-    let cut = false;
+  /**
+   * Before the first file of a life is begun: gives up what the files of earlier lives hold and nothing stands in. Files
+   * that are not part of the log are reused, except the first, which the snapshot asks for; others are cut at their end.
+   */
+  async giveUpUnused(): Promise<void> {
+    for (const wal of this.files.slice(1)) {
+      if (wal.position > 0) continue;
+      this.files.splice(this.files.indexOf(wal), 1);
+      wal.file.close();
+      this.#keepSpare(wal.file.path, wal.allocated);
+    }
     for (const wal of this.files) {
       const end = Math.max(wal.position, FILE_HEADER_BYTES);
-      if (wal.header !== undefined || wal.allocated <= end) continue;
+      if (wal.allocated <= end) continue;
       await wal.file.truncate(end);
       wal.allocated = end;
-      cut = true;
     }
-    return cut;
   }
 
   /**
