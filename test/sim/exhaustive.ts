@@ -1,7 +1,6 @@
 /** Every end and every fault at every disk call of a small workload. */
 
-import { drawPlan, type End, type Fault, type Plan, type Round } from "./plan.js";
-import { CRASH_POLICIES } from "./sim-disk.js";
+import { drawPlan, EVERY_END, type Fault, type Plan, type Round } from "./plan.js";
 import { SimRandom } from "./sim-random.js";
 import { type Report, simulate } from "./simulator.js";
 
@@ -11,7 +10,6 @@ export interface Sweep {
 }
 
 const FAILURES_MAX = 5;
-const EVERY_END: readonly End[] = ["kill", ...CRASH_POLICIES];
 
 const FAULT = { sticky: false, written: 0, reverted: false, short: false };
 /** What each call meets in turn: fails, fails for good and keeps nothing, finds the disk full, takes a part. */
@@ -50,7 +48,7 @@ export async function endAtEveryCall(plan: Plan, stride = 1): Promise<Sweep> {
       const again: Round = { ...second, haltAtCall: random.between(1, 50), end: random.pick(EVERY_END) };
       const rounds = [{ ...first, haltAtCall: call, haltWritten: random.pick([0, 512, 100_000]), end }, again, second];
       const trial = { ...plan, rounds };
-      const report = await simulate(trial);
+      const report = await simulate(trial, undefined, false);
       reports.push([trial, report, report.halted[0]!]);
     }
     return reports;
@@ -64,7 +62,7 @@ export async function failEveryCall(plan: Plan, faults: readonly Omit<Fault, "ca
     const reports: [Plan, Report, boolean][] = [];
     for (const fault of faults) {
       const trial = { ...plan, rounds: [{ ...first, faults: [{ ...fault, call }] }, second] };
-      const report = await simulate(trial);
+      const report = await simulate(trial, undefined, false);
       reports.push([trial, report, report.faults > 0]);
     }
     return reports;

@@ -136,6 +136,61 @@ export class Model {
   #commits: Commit[] = [];
   #number = 0;
 
+  /** Another that knows the same, and to which what is found next means nothing. */
+  clone(): Model {
+    const copy = new Model();
+    copy.#number = this.#number;
+    const commits = new Map<Commit, Commit>();
+    const commitOf = (commit: Commit): Commit => {
+      const known = commits.get(commit);
+      if (known !== undefined) return known;
+      const { number, label, sync, madeMs, outcome, answeredNumber, answeredMs, durable } = commit;
+      const fields = { outcome, answeredNumber, answeredMs, durable };
+      const twin = Object.assign(new Commit(number, label, sync, madeMs), fields);
+      commits.set(commit, twin);
+      return twin;
+    };
+    for (const [number, item] of this.items) {
+      const { commit, acks, purges } = item;
+      copy.items.set(number, {
+        ...item,
+        commit: commitOf(commit),
+        acks: acks.map(commitOf),
+        purges: purges.map(commitOf),
+      });
+    }
+    const itemOf = ({ number }: Item): Item => copy.items.get(number)!;
+    copy.#commits = this.#commits.map(commitOf);
+    for (const [name, { shown, items, trims, jumps }] of this.#logs) {
+      copy.#logs.set(name, {
+        shown: new Map(shown),
+        items: items.map(itemOf),
+        trims: trims.map(({ offset, commit }) => ({ offset, commit: commitOf(commit) })),
+        jumps: new Map(jumps),
+      });
+    }
+    for (const [name, { shown, items, tasks, redrives }] of this.#tasks) {
+      const facts = new Map<number, TaskFact>();
+      for (const [id, fact] of tasks) {
+        const { item, delivery, before, settling } = fact;
+        facts.set(id, {
+          ...fact,
+          item: itemOf(item),
+          delivery: delivery && commitOf(delivery),
+          before: before && { ...before, extension: commitOf(before.extension) },
+          settling: settling.map(commitOf),
+        });
+      }
+      const twin = { shown: new Map(shown), items: items.map(itemOf), tasks: facts, redrives: redrives.map(commitOf) };
+      copy.#tasks.set(name, twin);
+    }
+    for (const [commit, twin] of commits) {
+      twin.items.push(...commit.items.map(itemOf));
+      twin.ended.push(...commit.ended.map(itemOf));
+    }
+    return copy;
+  }
+
   // ---------------------------------------------------------------------------------------------------- what is done
 
   begin(label: string, sync: boolean, nowMs: number): Commit {

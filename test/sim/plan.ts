@@ -101,6 +101,7 @@ export interface Astray {
 }
 
 export type End = CrashPolicy | "kill";
+export const EVERY_END: readonly End[] = ["kill", ...CRASH_POLICIES];
 
 /** One life of the process. */
 export interface Round {

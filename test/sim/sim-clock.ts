@@ -86,9 +86,14 @@ export class SimClock implements Clock {
     this.#ended = true;
     this.#heap = [];
     this.#deferred = [];
-    return new SimClock(this.#random, {
+    return this.successor(downMs, this.#random);
+  }
+
+  /** The clock of a process that follows this one; may be called several times, to try different endings of one history. */
+  successor(downMs: number, random: SimRandom): SimClock {
+    return new SimClock(random, {
       wallMs: this.#elapsedMs + this.#wallAheadMs + downMs,
-      elapsedMs: this.#random.below(1_000_000),
+      elapsedMs: random.below(1_000_000),
     });
   }
 

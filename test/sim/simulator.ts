@@ -30,7 +30,7 @@ import type { Stream } from "../../src/storage/stream.js";
 import { StreamReader } from "../../src/storage/stream-reader.js";
 import { type Commit, type Ending, Model, type SeenLog, type SeenTask, type SeenTasks } from "./model.js";
 import { itemOf, payloadOf } from "./payload.js";
-import type { Aim, Astray, Fault, Plan, Round, Step } from "./plan.js";
+import { type Aim, type Astray, type End, EVERY_END, type Fault, type Plan, type Round, type Step } from "./plan.js";
 import { SimClock } from "./sim-clock.js";
 import { type CallKind, SimDisk } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
@@ -49,7 +49,7 @@ export interface Report {
   readonly violations: readonly string[];
   /** Over all disk calls and all answers: equal for equal runs. */
   readonly hash: string;
-  /** Ends of the process, each followed by a recovery. */
+  /** Ends of the process, each followed by a recovery; most lives are given two. */
   readonly cycles: number;
   /** For each round, whether the call at which it was to end was made. */
   readonly halted: readonly boolean[];
@@ -67,11 +67,23 @@ interface Held {
   readonly token: string;
 }
 
+/** How one life or several ended. */
+interface Ended {
+  kind: Ending["kind"];
+  power: boolean;
+  nowMs: number;
+  faulty: boolean;
+  dequeues: number;
+  lives: number;
+}
+
 /** Thrown to end a run at the first violation: what comes after means little. */
 class Violated extends Error {}
 
-export async function simulate(plan: Plan, trace?: (line: string) => void): Promise<Report> {
+/** @param otherEnds whether each life is recovered from a second end as well */
+export async function simulate(plan: Plan, trace?: (line: string) => void, otherEnds = true): Promise<Report> {
   const simulator = new Simulator(plan, trace);
+  simulator.otherEnds = otherEnds;
   return await simulator.run();
 }
 
@@ -79,11 +91,13 @@ export class Simulator {
   readonly #plan: Plan;
   readonly #options: ResolvedOpenOptions;
   readonly #trace: ((line: string) => void) | undefined;
-  readonly #random: SimRandom;
-  readonly #model = new Model();
-  readonly #witness = new Witness();
+  #random: SimRandom;
+  readonly #branchRandom: SimRandom;
+  #model = new Model();
+  #witness = new Witness();
   clock: SimClock;
   disk: SimDisk;
+  otherEnds = true;
   #hash = 0x811c9dc5;
   #cycles = 0;
   readonly #halted: boolean[] = [];
@@ -102,9 +116,7 @@ export class Simulator {
   #dequeues = 0;
   #tails: AbortController[] = [];
   /** How the lives ended since the model was last compared. */
-  #ending:
-    | { kind: Ending["kind"]; power: boolean; nowMs: number; faulty: boolean; dequeues: number; lives: number }
-    | undefined;
+  #ending: Ended | undefined;
   /** The directory was closed in order. */
   #closed = false;
   /** The end at a call of one kind, and how many of those are still to come. */
@@ -118,10 +130,22 @@ export class Simulator {
   /** Up to where the log of the life before said that it was durable. */
   vouchedLsn = 0;
 
-  constructor(plan: Plan, trace: ((line: string) => void) | undefined) {
+  /** @param origin whose life this is as well, up to its end */
+  constructor(plan: Plan, trace: ((line: string) => void) | undefined, origin?: Simulator) {
     this.#plan = plan;
-    this.#options = optionsOf(plan);
     this.#trace = trace;
+    if (origin !== undefined) {
+      this.#options = origin.#options;
+      this.#branchRandom = origin.#branchRandom.fork();
+      this.#random = this.#branchRandom;
+      this.#model = origin.#model.clone();
+      this.#witness = origin.#witness.clone();
+      this.clock = origin.clock;
+      this.disk = origin.disk;
+      return;
+    }
+    this.#options = optionsOf(plan);
+    this.#branchRandom = new SimRandom(plan.seed ^ 0xb2a);
     this.#random = new SimRandom(plan.seed ^ 0x5eed);
     this.clock = new SimClock(this.#random.fork());
     this.disk = new SimDisk({ clock: this.clock, random: this.#random.fork() });
@@ -262,7 +286,9 @@ export class Simulator {
   async #end({ end: wanted, holes, downMs }: Round): Promise<void> {
     const end = wanted === "kill" && this.#journalFailed ? "random" : wanted;
     const lastMs = this.clock.elapsedMs();
-    this.#noteEnding(this.#closed ? "close" : end === "kill" ? "kill" : "power", end !== "kill");
+    const other = this.#drawOtherEnd(end);
+    const otherEnding = other && this.#endingWith(other);
+    this.#ending = this.#endingWith(end);
     this.#closed = false;
     this.#halted.push(this.disk.halted);
     this.#faults += this.disk.faulted.length;
@@ -285,32 +311,74 @@ export class Simulator {
     this.#pending = 0;
     this.#dequeues = 0;
     this.#cycles++;
-    const clock = this.clock.restart(downMs);
+    const branch = otherEnding && new Simulator(this.#plan, this.#trace, this);
+    const { clock, disk } = this;
+    this.#startAnew(end, clock.restart(downMs), disk, lastMs, { holes, downMs });
+    if (branch !== undefined) {
+      branch.#ending = otherEnding;
+      branch.#startAnew(other!, clock.successor(downMs, branch.#random), disk, lastMs, { holes, downMs });
+      await this.#compareBranch(branch, other!);
+    }
+    this.#check();
+    await Promise.resolve();
+  }
+
+  #startAnew(
+    end: End,
+    clock: SimClock,
+    before: SimDisk,
+    lastMs: number,
+    { holes, downMs }: Pick<Round, "holes" | "downMs">,
+  ) {
     this.disk =
-      end === "kill" ? this.disk.kill(this.#random, { clock }) : this.disk.crash(end, this.#random, { clock, holes });
+      end === "kill" ? before.kill(this.#random, { clock }) : before.crash(end, this.#random, { clock, holes });
     this.clock = clock;
     this.#watchDisk();
     const nowMs = clock.elapsedMs();
     this.#model.restarted(lastMs, nowMs, downMs);
     if (this.#ending !== undefined) this.#ending.nowMs += nowMs - lastMs;
-    this.#check();
-    await Promise.resolve();
   }
 
   /** Several ends with no comparison between them count as the worst of them, at the time of the first. */
-  #noteEnding(kind: Ending["kind"], power: boolean): void {
+  #endingWith(end: End): Ended {
+    const power = end !== "kill";
+    const kind = this.#closed ? "close" : power ? "power" : "kill";
     const faulty = this.disk.faulted.length > 0 || Number.isFinite(this.disk.capacityBytes);
     const before = this.#ending;
     if (before === undefined) {
-      this.#ending = { kind, power, nowMs: this.clock.elapsedMs(), faulty, dequeues: this.#dequeues, lives: 1 };
-      return;
+      return { kind, power, nowMs: this.clock.elapsedMs(), faulty, dequeues: this.#dequeues, lives: 1 };
     }
-    before.lives++;
-    before.power ||= power;
+    const both = { ...before, lives: before.lives + 1, power: before.power || power };
     // Nothing was acknowledged in between; what was durable when the directory was closed stays so.
-    if (before.kind === "close") return;
-    before.faulty ||= faulty;
-    if (kind === "power") before.kind = kind;
+    if (before.kind === "close") return both;
+    return { ...both, faulty: before.faulty || faulty, kind: kind === "power" ? kind : before.kind };
+  }
+
+  /** Another way in which this life might have ended, which is tried as well; what comes after it is not. */
+  #drawOtherEnd(end: End): End | undefined {
+    if (!this.otherEnds || this.#astrayMet) return undefined;
+    const ends = EVERY_END.filter((each) => each !== end && (each !== "kill" || !this.#journalFailed));
+    return this.#branchRandom.pick(ends);
+  }
+
+  /** Recovers what another end left, and compares it with what was promised. */
+  async #compareBranch(branch: Simulator, end: End): Promise<void> {
+    this.#note(`-- had it been ${end}`);
+    branch.disk.capacityBytes = Number.POSITIVE_INFINITY;
+    const wrong: string[] = [];
+    try {
+      if (await branch.#open()) await branch.#audit();
+    } catch (error) {
+      if (!(error instanceof Violated))
+        wrong.push(error instanceof Error ? (error.stack ?? error.message) : `${error}`);
+    }
+    branch.disk.halt();
+    this.#cycles++;
+    this.#calls += branch.disk.calls;
+    this.#mix(`${branch.#hash}`);
+    for (const what of [...branch.#model.violations, ...wrong]) {
+      this.#model.unexpected(`${what} (had the end been ${end})`);
+    }
   }
 
   #watchDisk(): void {

@@ -16,6 +16,15 @@ export class Witness {
   /** Entries of this life, and up to where each says that the log was durable. */
   #vouchers: { readonly lsn: number; readonly watermark: number }[] = [];
 
+  /** Another that knows what this one knows. */
+  clone(): Witness {
+    const copy = new Witness();
+    for (const [id, states] of this.#states) copy.#states.set(id, states);
+    copy.#lsn = this.#lsn;
+    copy.#vouchers = this.#vouchers;
+    return copy;
+  }
+
   /** Starts to watch an engine that has just been opened; what it holds now is what was recovered. */
   watch(engine: Engine): void {
     this.#states.clear();
