@@ -1,21 +1,34 @@
 import type { Duration, Task, WorkContext } from "../api/contract.js";
 
-/** How a call of the handler ended. */
-export type Outcome =
-  | { readonly kind: "returned"; readonly result: unknown }
-  | { readonly kind: "threw"; readonly error: unknown };
+/** A lease as its holder knows it, shared by the tasks that arrived together. Elapsed time, in whole milliseconds. */
+export interface Lease {
+  readonly endsMs: number;
+  readonly renewAtMs: number;
+}
+
+/** What tasks that arrived together have in common. */
+export interface Arrival {
+  /** The lease that the worker keeps renewing. */
+  readonly leaseMs: number;
+  readonly lease: Lease;
+  /** When the time of their handlers is up. */
+  readonly timesOutAtMs: number;
+}
+
+/** @param renewedMs the lease that is renewed, after a third of its time */
+export function leaseFrom(askedAtMs: number, leaseMs: number, renewedMs: number): Lease {
+  const endsMs = Math.floor(askedAtMs + leaseMs);
+  return { endsMs, renewAtMs: Math.floor(endsMs - (renewedMs * 2) / 3) };
+}
 
 /** One delivery in a worker's hands, from its arrival until its outcome is recorded or no longer counts. */
 export class Job<O> {
   readonly task: Task<O>;
-  /** The lease that the worker keeps renewing, in milliseconds. */
-  readonly leaseMs: number;
-  /** When the lease ends, as far as this side knows, and when to renew it; elapsed time. */
-  leaseEndsMs: number;
-  renewAtMs: number;
-  /** When the handler's time is up. */
-  readonly timesOutAtMs: number;
-  outcome: Outcome | undefined;
+  readonly arrival: Arrival;
+  lease: Lease;
+  /** How the call of the handler ended, with what it returned or threw. */
+  outcome: "none" | "returned" | "threw" = "none";
+  value: unknown;
   /** The handler runs although its outcome does not count any more. */
   abandoned = false;
   /** The handler has settled the task itself. */
@@ -33,17 +46,17 @@ export class Job<O> {
   #abort: AbortController | undefined;
   #abandonedFor: Error | undefined;
 
-  /** @param takenAtMs elapsed time at which the delivery arrived */
-  constructor(task: Task<O>, leaseMs: number, timeoutMs: number, takenAtMs: number) {
+  /** Where it stands in the worker's list of jobs; -1 when it is in none. */
+  place = -1;
+
+  constructor(task: Task<O>, arrival: Arrival) {
     this.task = task;
-    this.leaseMs = leaseMs;
-    this.leaseEndsMs = takenAtMs + leaseMs;
-    this.renewAtMs = takenAtMs + leaseMs / 3;
-    this.timesOutAtMs = takenAtMs + timeoutMs;
+    this.arrival = arrival;
+    this.lease = arrival.lease;
   }
 
   get running(): boolean {
-    return this.outcome === undefined;
+    return this.outcome === "none";
   }
 
   /** A call about this delivery is under way, and another one would be refused. */
@@ -58,12 +71,6 @@ export class Job<O> {
       if (this.#abandonedFor !== undefined) this.#abort.abort(this.#abandonedFor);
     }
     return this.#abort.signal;
-  }
-
-  /** The lease was made to end `leaseMs` after `askedAtMs`. */
-  renewed(askedAtMs: number, leaseMs: number): void {
-    this.leaseEndsMs = askedAtMs + leaseMs;
-    this.renewAtMs = this.leaseEndsMs - (this.leaseMs * 2) / 3;
   }
 
   /** Tells the handler that its outcome does not count any more. */
@@ -123,4 +130,38 @@ export class Context<O> implements WorkContext {
 function heard<T>(call: Promise<T>): Promise<T> {
   call.catch(() => {});
   return call;
+}
+
+/** The jobs of a worker: a set that leaves nothing behind for the garbage collector, however fast they come and go. */
+export class Jobs<O> {
+  readonly #jobs: Job<O>[] = [];
+
+  get size(): number {
+    return this.#jobs.length;
+  }
+
+  has(job: Job<O>): boolean {
+    return job.place !== -1;
+  }
+
+  add(job: Job<O>): void {
+    job.place = this.#jobs.push(job) - 1;
+  }
+
+  /** False when it was not there. */
+  delete(job: Job<O>): boolean {
+    if (job.place === -1) return false;
+    const last = this.#jobs.pop()!;
+    if (last !== job) {
+      this.#jobs[job.place] = last;
+      last.place = job.place;
+    }
+    job.place = -1;
+    return true;
+  }
+
+  /** A list of its own, so that jobs may go while it is walked through. */
+  list(): Job<O>[] {
+    return [...this.#jobs];
+  }
 }

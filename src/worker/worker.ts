@@ -31,7 +31,7 @@ import {
 import { show } from "../api/show.js";
 import { formatDuration } from "../api/units.js";
 import { Events } from "./events.js";
-import { Context, Job, type JobCalls, type Outcome } from "./job.js";
+import { type Arrival, Context, Job, type JobCalls, Jobs, leaseFrom } from "./job.js";
 import { failureText, isDiscard, retryDelayMs } from "./outcome.js";
 import type { WorkSource, WorkTerms, WorkTimers } from "./source.js";
 
@@ -70,7 +70,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   readonly #terms: WorkTerms;
   readonly #timers: WorkTimers;
   readonly #events: Events<WorkerEvents<O>>;
-  readonly #jobs = new Set<Job<O>>();
+  readonly #jobs = new Jobs<O>();
   /** Jobs that hold a slot: their handlers run, or their outcomes were refused and are waiting for another attempt. */
   #occupied = 0;
   #abandoned = 0;
@@ -167,7 +167,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   }
 
   async extend(job: Job<O>, lease: Duration): Promise<void> {
-    const leaseMs = Math.max(resolveLease(lease) ?? 0, job.leaseMs);
+    const leaseMs = Math.max(resolveLease(lease) ?? 0, job.arrival.leaseMs);
     await this.#extend(job, leaseMs);
   }
 
@@ -180,7 +180,10 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
         job.settled = true;
       } catch (error) {
         // A handler that did not wait for this has returned without knowing.
-        if (job.outcome?.kind === "returned") job.outcome = { kind: "threw", error };
+        if (job.outcome === "returned") {
+          job.outcome = "threw";
+          job.value = error;
+        }
         throw error;
       } finally {
         job.settlingItself = false;
@@ -248,8 +251,9 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
       const tasks = await this.#source.dequeueBatch({ max, wait: WAIT_MS, signal, lease, durability });
       this.#fetchFailures = 0;
       this.#fetching = false;
-      if (this.#closing || this.#paused) this.#returnUntouched(tasks, leaseMs);
-      else this.#start(tasks, leaseMs);
+      const arrival = this.#arrival(leaseMs);
+      if (this.#closing || this.#paused) this.#returnUntouched(tasks, arrival);
+      else this.#start(tasks, arrival);
     } catch (error) {
       this.#fetching = false;
       if (isFinal(error)) {
@@ -262,31 +266,46 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     this.#wake();
   }
 
-  #start(tasks: readonly Task<O>[], leaseMs: number): void {
+  #arrival(leaseMs: number): Arrival {
     const nowMs = this.#timers.elapsedMs();
-    const timeoutMs = this.#options.timeoutMs ?? Number.POSITIVE_INFINITY;
+    const lease = leaseFrom(nowMs, leaseMs, leaseMs);
+    return { leaseMs, lease, timesOutAtMs: nowMs + (this.#options.timeoutMs ?? Number.POSITIVE_INFINITY) };
+  }
+
+  #start(tasks: readonly Task<O>[], arrival: Arrival): void {
+    if (tasks.length > 0) this.#schedule(Math.min(arrival.lease.renewAtMs, arrival.timesOutAtMs));
     for (const task of tasks) {
-      const job = new Job(task, leaseMs, timeoutMs, nowMs);
+      const job = new Job(task, arrival);
       this.#jobs.add(job);
       this.#occupied++;
-      this.#schedule(Math.min(job.renewAtMs, job.timesOutAtMs));
-      void this.#run(job);
+      this.#run(job);
     }
   }
 
-  async #run(job: Job<O>): Promise<void> {
-    let outcome: Outcome;
+  /** Not an async function: those cost as much as all the rest that is done for a task. */
+  #run(job: Job<O>): void {
     try {
-      outcome = { kind: "returned", result: await this.#handler(job.task, new Context(this, job)) };
+      const returned = this.#handler(job.task, new Context(this, job));
+      if (isThenable(returned)) {
+        Promise.resolve(returned).then(
+          (result) => this.#handlerEnded(job, "returned", result),
+          (error: unknown) => this.#handlerEnded(job, "threw", error),
+        );
+      } else {
+        this.#handlerEnded(job, "returned", returned);
+      }
     } catch (error) {
-      outcome = { kind: "threw", error };
+      this.#handlerEnded(job, "threw", error);
     }
-    if (job.abandoned) this.#abandoned--;
-    else this.#handlerEnded(job, outcome);
   }
 
-  #handlerEnded(job: Job<O>, outcome: Outcome): void {
+  #handlerEnded(job: Job<O>, outcome: "returned" | "threw", value: unknown): void {
+    if (job.abandoned) {
+      this.#abandoned--;
+      return;
+    }
     job.outcome = outcome;
+    job.value = value;
     this.#occupied--;
     this.#ended.push(job);
     this.#wake();
@@ -309,8 +328,8 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   }
 
   /** Whether an ack in a batch says it all. */
-  #isPlain({ outcome }: Job<O>): boolean {
-    return outcome?.kind === "returned" && (outcome.result === undefined || !this.#terms.keepsResults);
+  #isPlain({ outcome, value }: Job<O>): boolean {
+    return outcome === "returned" && (value === undefined || !this.#terms.keepsResults);
   }
 
   async #acknowledge(jobs: readonly Job<O>[]): Promise<void> {
@@ -341,29 +360,28 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
 
   /** Acknowledges the task or gives it back, as its outcome has it. True when it is a dead letter now. */
   async #settle(job: Job<O>): Promise<boolean> {
-    const { task, outcome, bare } = job;
-    if (job.settled || outcome === undefined || !this.#jobs.has(job)) return false;
+    const { task, value, bare } = job;
+    if (job.settled || !this.#jobs.has(job)) return false;
     job.settling = true;
     const commit = this.#commit;
-    if (outcome.kind === "returned") {
-      const { result } = outcome;
-      const keeps = this.#terms.keepsResults && result !== undefined && !bare;
-      await this.#source.ack(task, keeps ? ({ ...commit, result } as CommitOptions) : commit);
+    if (job.outcome === "returned") {
+      const keeps = this.#terms.keepsResults && value !== undefined && !bare;
+      await this.#source.ack(task, keeps ? ({ ...commit, result: value } as CommitOptions) : commit);
       return false;
     }
-    const text = failureText(outcome.error);
-    const nack: NackOptions = isDiscard(outcome.error)
-      ? { ...commit, error: text, dead: true }
-      : { ...commit, error: text, delay: bare ? undefined : retryDelayMs(outcome.error) };
+    const error = failureText(value);
+    const nack: NackOptions = isDiscard(value)
+      ? { ...commit, error, dead: true }
+      : { ...commit, error, delay: bare ? undefined : retryDelayMs(value) };
     return (await this.#source.nack(task, nack)).dead;
   }
 
   #recorded(job: Job<O>, dead: boolean): void {
-    const { task, outcome } = job;
+    const { task, value } = job;
     this.#drop(job);
-    if (outcome?.kind === "returned") this.#events.emit("completed", task, outcome.result);
-    else if (job.settled) this.#report(outcome?.error, task);
-    else this.#events.emit(dead ? "dead" : "failed", task, outcome?.error);
+    if (job.outcome === "returned") this.#events.emit("completed", task, value);
+    else if (job.settled) this.#report(value, task);
+    else this.#events.emit(dead ? "dead" : "failed", task, value);
   }
 
   #notRecorded(job: Job<O>, error: unknown): void {
@@ -385,7 +403,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
       // It holds a slot meanwhile, so that outcomes which cannot be recorded stop the work.
       if (job.failures === 0) this.#occupied++;
       job.retryAtMs = this.#timers.elapsedMs() + retryMs(job.failures++);
-      this.#schedule(Math.min(job.retryAtMs, job.renewAtMs));
+      this.#schedule(Math.min(job.retryAtMs, job.lease.renewAtMs));
       this.#report(error, job.task);
     }
   }
@@ -411,7 +429,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   #ring(): void {
     const nowMs = this.#timers.elapsedMs();
     if (nowMs >= this.#giveUpAtMs) this.#giveUp();
-    for (const job of this.#jobs) this.#attend(job, nowMs);
+    for (const job of this.#jobs.list()) this.#attend(job, nowMs);
     if (nowMs >= this.#fetchAtMs) this.#wake();
     else this.#schedule(this.#fetchAtMs);
     if (this.#jobs.size > 0) this.#schedule(this.#giveUpAtMs);
@@ -420,26 +438,28 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   /** Does what is due for a job, and arms the alarm for what comes next. */
   #attend(job: Job<O>, nowMs: number): void {
     if (job.settling) return;
-    if (job.running && nowMs >= job.timesOutAtMs) this.#timeOut(job);
+    const { leaseMs, timesOutAtMs } = job.arrival;
+    if (job.running && nowMs >= timesOutAtMs) this.#timeOut(job);
     if (nowMs >= job.retryAtMs) {
       job.retryAtMs = Number.POSITIVE_INFINITY;
       void this.#recordOne(job);
     } else if (job.busy !== undefined) {
       // A call of the handler's own that never comes back must not hold the job for ever.
-      const overdueMs = job.leaseEndsMs + job.leaseMs;
+      const overdueMs = job.lease.endsMs + leaseMs;
       if (nowMs >= overdueMs) this.#lost(job, leaseRanOut(job));
-      else this.#schedule(Math.min(overdueMs, nowMs + job.leaseMs * TOGETHER));
-    } else if (nowMs >= job.renewAtMs - job.leaseMs * TOGETHER) {
+      else this.#schedule(Math.min(overdueMs, nowMs + leaseMs * TOGETHER));
+    } else if (nowMs >= job.lease.renewAtMs - leaseMs * TOGETHER) {
       void this.#renew(job);
     }
-    if (job.busy === undefined) this.#schedule(Math.max(job.renewAtMs, nowMs + 1));
+    if (job.busy === undefined) this.#schedule(Math.max(job.lease.renewAtMs, nowMs + 1));
     this.#schedule(job.retryAtMs);
-    if (job.running) this.#schedule(job.timesOutAtMs);
+    if (job.running) this.#schedule(timesOutAtMs);
   }
 
   async #renew(job: Job<O>): Promise<void> {
+    const { leaseMs } = job.arrival;
     try {
-      await this.#extend(job, job.leaseMs);
+      await this.#extend(job, leaseMs);
     } catch (error) {
       if (!this.#jobs.has(job) || job.settling || isVarveError(error, "ERR_STALE_LEASE")) return;
       if (isFinal(error)) {
@@ -448,10 +468,11 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
       }
       this.#report(error, job.task);
       const nowMs = this.#timers.elapsedMs();
-      if (nowMs >= job.leaseEndsMs) this.#lost(job, leaseRanOut(job));
-      else job.renewAtMs = nowMs + job.leaseMs / 6;
+      const { endsMs } = job.lease;
+      if (nowMs >= endsMs) this.#lost(job, leaseRanOut(job));
+      else job.lease = { endsMs, renewAtMs: nowMs + leaseMs / 6 };
     }
-    if (this.#jobs.has(job)) this.#schedule(job.renewAtMs);
+    if (this.#jobs.has(job)) this.#schedule(job.lease.renewAtMs);
   }
 
   async #extend(job: Job<O>, leaseMs: number): Promise<void> {
@@ -464,7 +485,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
         if (isVarveError(error, "ERR_STALE_LEASE")) this.#lost(job, error);
         throw error;
       }
-      job.renewed(askedAtMs, leaseMs);
+      job.lease = leaseFrom(askedAtMs, leaseMs, job.arrival.leaseMs);
     });
   }
 
@@ -482,7 +503,8 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     const timeout = formatDuration(this.#options.timeoutMs ?? 0);
     const error = new VarveError("ERR_TIMEOUT", `the handler did not end within its timeout of ${timeout}`);
     this.#abandon(job, error);
-    job.outcome = { kind: "threw", error };
+    job.outcome = "threw";
+    job.value = error;
     this.#ended.push(job);
     this.#wake();
   }
@@ -500,7 +522,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     const error = new VarveError("ERR_CLOSED", "the worker was closed before the handler had ended");
     this.#record();
     // The last one given back is the first to be delivered again.
-    for (const job of [...this.#jobs].reverse()) {
+    for (const job of this.#jobs.list().reverse()) {
       if (job.settling) continue;
       this.#drop(job);
       if (job.running) this.#abandon(job, error);
@@ -524,9 +546,8 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   }
 
   /** Tasks that arrived when none were wanted any more. */
-  #returnUntouched(tasks: readonly Task<O>[], leaseMs: number): void {
-    const nowMs = this.#timers.elapsedMs();
-    for (const task of [...tasks].reverse()) void this.#giveBack(new Job(task, leaseMs, 0, nowMs));
+  #returnUntouched(tasks: readonly Task<O>[], arrival: Arrival): void {
+    for (const task of [...tasks].reverse()) void this.#giveBack(new Job(task, arrival));
   }
 
   async #release(task: Task<O>): Promise<void> {
@@ -537,7 +558,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   /** The source takes no more calls. */
   #sourceEnded(error: VarveError): void {
     if (!this.#closing && error.code !== "ERR_CLOSED") this.#report(error, undefined);
-    for (const job of [...this.#jobs]) {
+    for (const job of this.#jobs.list()) {
       if (job.running) this.#abandon(job, error);
       if (job.running || job.retryAtMs !== Number.POSITIVE_INFINITY) this.#drop(job);
     }
@@ -554,6 +575,10 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   #log(message: string, error: unknown, task?: Task<O>): void {
     this.#terms.logger.error({ queue: this.#source.name, task: task?.id, error }, message);
   }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }
 
 function isFinal(error: unknown): error is VarveError {
