@@ -1,9 +1,10 @@
 /** The checkpoint: what must be durable before what, and what it may leave out. */
 
-import { directed, FULL_DISK, type Mutant, simulator } from "./mutant.js";
+import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 
 const checkpoint = "src/engine/checkpoint.ts";
 const writer = "src/engine/segment-writer.ts";
+const FULL_DISK = testFile("test/field-cases/case-06-the-disk-fills-up.test.ts", "without a free byte opens");
 const snapshot = "src/storage/snapshot.ts";
 
 export const checkpointMutants: readonly Mutant[] = [

@@ -52,5 +52,3 @@ export function directed(only: string): Killer {
 export function tampered(only: string): Killer {
   return testFile("test/sim/tampered.test.ts", only);
 }
-
-export const FULL_DISK = testFile("test/field-cases/case-06-the-disk-fills-up.test.ts", "a full disk refuses");

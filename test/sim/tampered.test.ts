@@ -42,6 +42,21 @@ void test("an entry whose batch is another's, whole as that is, is not read", as
   assert.equal(await entriesIn(file, directoryId), 0);
 });
 
+void test("a change that is not what was written is damage, and not read", async () => {
+  const machine = Simulated.boot(11);
+  const mq = await machine.open();
+  const jobs = await machine.settle(mq.openTask("jobs"));
+  await machine.settle(jobs.enqueue("task"));
+  const task = await machine.settle(jobs.dequeue());
+  await machine.settle(jobs.nack(task!, { error: "the reason" }));
+  // Says that the change before it was durable.
+  await machine.settle(jobs.enqueue("another"));
+  const next = machine.kill();
+  const path = next.disk.files().find((file) => file.endsWith(".wal") && next.disk.peek(file).includes("the reason"))!;
+  next.disk.flipBit(path, next.disk.peek(path).indexOf("the reason"), 3);
+  await assert.rejects(next.open(), (error) => isVarveError(error, "ERR_CORRUPT"));
+});
+
 void test("the batch of another stream, whole as it is, is not taken for one's own", async () => {
   const machine = Simulated.boot(8);
   const mq = await machine.open();
