@@ -35,6 +35,8 @@ export class Job<O> {
   settled = false;
   /** It is about to. */
   settlingItself = false;
+  /** Why it could not. */
+  unsettledFor: { readonly error: unknown } | undefined;
   /** An ack or nack is on its way. */
   settling = false;
   /** Refused extras of the outcome, a result or a delay, are left out. */

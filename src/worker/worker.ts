@@ -179,11 +179,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
         await how();
         job.settled = true;
       } catch (error) {
-        // A handler that did not wait for this has returned without knowing.
-        if (job.outcome === "returned") {
-          job.outcome = "threw";
-          job.value = error;
-        }
+        job.unsettledFor = { error };
         throw error;
       } finally {
         job.settlingItself = false;
@@ -320,7 +316,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     const plain: Job<O>[] = [];
     for (const job of ended) {
       if (!this.#jobs.has(job)) continue;
-      if (job.busy === undefined && !job.settled && this.#isPlain(job)) plain.push(job);
+      if (this.#isPlain(job)) plain.push(job);
       else void this.#recordOne(job);
     }
     if (plain.length === 1) void this.#recordOne(plain[0]!);
@@ -328,7 +324,8 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   }
 
   /** Whether an ack in a batch says it all. */
-  #isPlain({ outcome, value }: Job<O>): boolean {
+  #isPlain({ outcome, value, busy, settled, unsettledFor }: Job<O>): boolean {
+    if (busy !== undefined || settled || unsettledFor !== undefined) return false;
     return outcome === "returned" && (value === undefined || !this.#terms.keepsResults);
   }
 
@@ -360,19 +357,25 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
 
   /** Acknowledges the task or gives it back, as its outcome has it. True when it is a dead letter now. */
   async #settle(job: Job<O>): Promise<boolean> {
-    const { task, value, bare } = job;
+    const { task, bare } = job;
     if (job.settled || !this.#jobs.has(job)) return false;
     job.settling = true;
     const commit = this.#commit;
+    if (job.outcome === "returned" && job.unsettledFor !== undefined) {
+      // It may have returned without waiting for that, so its return says nothing.
+      job.outcome = "threw";
+      job.value = job.unsettledFor.error;
+    }
     if (job.outcome === "returned") {
+      const { value } = job;
       const keeps = this.#terms.keepsResults && value !== undefined && !bare;
       await this.#source.ack(task, keeps ? ({ ...commit, result: value } as CommitOptions) : commit);
       return false;
     }
-    const error = failureText(value);
-    const nack: NackOptions = isDiscard(value)
+    const error = failureText(job.value);
+    const nack: NackOptions = isDiscard(job.value)
       ? { ...commit, error, dead: true }
-      : { ...commit, error, delay: bare ? undefined : retryDelayMs(value) };
+      : { ...commit, error, delay: bare ? undefined : retryDelayMs(job.value) };
     return (await this.#source.nack(task, nack)).dead;
   }
 
