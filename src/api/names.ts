@@ -31,11 +31,23 @@ const MARKED_FOLDER = /^%([a-z0-9_.+-]+)%([0-9a-f]*)$/;
  * @throws VarveError `ERR_QUEUE_NAME`
  */
 export function checkQueueName(name: unknown): string {
+  return checkName(name, "queue");
+}
+
+/**
+ * The same for a group.
+ * @throws VarveError `ERR_QUEUE_NAME`
+ */
+export function checkGroupName(name: unknown): string {
+  return checkName(name, "group");
+}
+
+function checkName(name: unknown, what: string): string {
   const fits = typeof name === "string" && name.length <= QUEUE_NAME_BYTES_MAX && NAME_PATTERN.test(name);
   if (fits && name !== "." && name !== "..") return name;
   throw new VarveError(
     "ERR_QUEUE_NAME",
-    `a queue name is 1 to ${QUEUE_NAME_BYTES_MAX} characters of A-Z a-z 0-9 _ . : - (and not . or ..); got ${show(name)}`,
+    `a ${what} name is 1 to ${QUEUE_NAME_BYTES_MAX} characters of A-Z a-z 0-9 _ . : - (and not . or ..); got ${show(name)}`,
   );
 }
 

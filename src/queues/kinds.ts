@@ -30,13 +30,13 @@ export const kinds: QueueKinds = {
   },
 
   create(kind: number, id: number, name: string, streams: Stream[], config: Buffer): QueueState {
-    if (kind === KIND.log) return new LogState(id, name, streams);
+    if (kind === KIND.log) return LogState.create(id, name, streams, config);
     if (kind === KIND.task) return TaskState.create(id, name, streams, config);
     throw new MalformedError(`queue kind ${kind} is not known`);
   },
 
   restore(kind: number, id: number, name: string, streams: Stream[], input: Decoder): QueueState {
-    if (kind === KIND.log) return new LogState(id, name, streams);
+    if (kind === KIND.log) return LogState.restore(id, name, streams, input);
     if (kind === KIND.task) return TaskState.restore(id, name, streams, input);
     throw new MalformedError(`queue kind ${kind} is not known`);
   },

@@ -4,32 +4,50 @@ import type {
   BatchesOptions,
   Bytes,
   CommitOptions,
-  Headers,
+  CompactionResult,
+  Durability,
+  GroupInfo,
+  GroupMember,
+  GroupOptions,
   Input,
   LogPosition,
   LogQueue,
   LogRecord,
+  LogSettings,
   LogStats,
+  StoredLogSettings,
   TailOptions,
 } from "../api/contract.js";
-import { isVarveError, VarveError } from "../api/errors.js";
+import { VarveError } from "../api/errors.js";
+import { checkGroupName } from "../api/names.js";
 import {
   checkOffset,
+  DEFAULT_COMPACTION,
+  describeLogConfig,
   resolveAppendOptions,
   resolveBatchesOptions,
   resolveCommitOptions,
+  resolveGroupOptions,
+  resolveLogSettings,
   resolveTailOptions,
   resolveTransactionAppendOptions,
 } from "../api/options.js";
-import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { formatBytes } from "../api/units.js";
+import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
-import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
-import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Change } from "./commit.js";
+import type { Group } from "./group.js";
+import { EmbeddedMember, openGroup } from "./group-member.js";
 import { detach, InputReader, park, totalBytesMax } from "./input.js";
-import { LogOp, type LogState } from "./log-state.js";
+import { countRecords } from "./log-count.js";
+import { LogRecords } from "./log-records.js";
+import { needOf, type RoomClaim } from "./log-room.js";
+import { configureLog, LOG_OP_BYTES_MAX, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { TOMBSTONE } from "./tombstone.js";
 
+const NOTHING = new Uint8Array(0);
 /** Bytes read at once by a replay. */
 const SCAN_BYTES = 1024 * 1024;
 
@@ -48,15 +66,15 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   readonly name: string;
   readonly #engine: Engine;
   readonly #state: LogState;
-  readonly #codec: Codec<I, O>;
   readonly #input: InputReader<I>;
+  readonly #records: LogRecords<O>;
 
   constructor(engine: Engine, state: LogState, codec: Codec<I, O>) {
     this.name = state.name;
     this.#engine = engine;
     this.#state = state;
-    this.#codec = codec;
     this.#input = new InputReader(codec, engine.options.maxMessageBytes);
+    this.#records = new LogRecords(state, codec);
   }
 
   append(input: Input<I>, options?: AppendOptions): Promise<number> {
@@ -65,21 +83,13 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       engine.checkOpen();
       const { durability, key, headers } = resolveAppendOptions(options);
       const parts = this.#input.read(input, key, headers);
-      const bytes = recordBytesMax(parts);
-      const stage = () => {
-        engine.begin(bytes, 1, 0, false);
-        const offset = engine.append(this.#state.stream, parts);
-        engine.add(new ValueOperation(engine.durability(durability), offset, resolve, reject));
-      };
-      if (engine.stalled) park(engine, bytes, [parts], stage, reject);
-      else stage();
+      this.#append([parts], recordBytesMax(parts), durability, ([offset]) => resolve(offset!), reject);
     });
   }
 
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]> {
     return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      engine.checkOpen();
+      this.#engine.checkOpen();
       const { durability } = resolveCommitOptions(options);
       checkBatch(inputs);
       if (inputs.length === 0) {
@@ -87,15 +97,83 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
         return;
       }
       const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
-      const bytes = totalBytesMax(records);
-      const stage = () => {
-        engine.begin(bytes, records.length, 0, false);
-        const offsets = records.map((record) => engine.append(this.#state.stream, record));
-        engine.add(new ValueOperation(engine.durability(durability), offsets, resolve, reject));
-      };
-      if (engine.stalled) park(engine, bytes, records, stage, reject);
-      else stage();
+      this.#append(records, totalBytesMax(records), durability, resolve, reject);
     });
+  }
+
+  delete(key: string | Uint8Array, options?: Omit<AppendOptions, "key">): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#engine.checkOpen();
+      const { durability, key: checked, headers } = resolveAppendOptions({ ...options, key });
+      if (checked === undefined) throw new VarveError("ERR_OPTION", "delete() takes the key whose record is to go");
+      const parts = { payload: NOTHING, key: checked, headers, attributes: TOMBSTONE };
+      this.#append([parts], recordBytesMax(parts), durability, ([offset]) => resolve(offset!), reject);
+    });
+  }
+
+  async compact(): Promise<CompactionResult> {
+    const { compaction, config } = this.#state;
+    this.#engine.checkOpen();
+    return await compaction.run((config.compaction ?? DEFAULT_COMPACTION).graceMs);
+  }
+
+  /** Appends records as one commit, when the log and the engine have room for them. */
+  #append(
+    records: readonly RecordParts[],
+    bytes: number,
+    given: Durability | undefined,
+    resolve: (offsets: number[]) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const engine = this.#engine;
+    const { room, stream, config } = this.#state;
+    checkSizes(records, config.limits.maxMessageBytes);
+    const need = room.limited ? needOf(records) : undefined;
+    let place: "line" | "head" = "line";
+    const stage = () => {
+      const asked = need === undefined ? "fits" : room.ask(need, place);
+      if (asked === "wait") {
+        detach(records);
+        const again = () => {
+          place = "head";
+          attempt();
+        };
+        room.wait(need!, again, reject);
+        return;
+      }
+      const dropTo = asked === "fits" ? 0 : asked;
+      engine.begin(bytes, records.length, dropTo > 0 ? LOG_OP_BYTES_MAX : 0, false);
+      const claim = need === undefined ? undefined : room.take(need, dropTo);
+      const offsets = records.map((record) => engine.append(stream, record));
+      const durability = engine.durability(given);
+      if (claim === undefined) {
+        engine.add(new ValueOperation(durability, offsets, resolve, reject));
+        return;
+      }
+      claim.staged();
+      if (dropTo > 0) this.#state.stageTrim(dropTo);
+      engine.add({
+        durability,
+        apply: () => {
+          claim.end();
+          if (dropTo > 0) this.#state.trim(dropTo);
+        },
+        settle: () => resolve(offsets),
+        fail: (error) => {
+          claim.end();
+          reject(error);
+        },
+      });
+    };
+    const attempt = () => {
+      try {
+        if (engine.stalled) park(engine, bytes, records, stage, reject);
+        else stage();
+      } catch (error) {
+        reject(error as Error);
+      }
+    };
+    attempt();
   }
 
   async read(offset: number): Promise<LogRecord<O> | undefined> {
@@ -109,7 +187,9 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       if (offset >= limit) return undefined;
       const found = reader.next(limit);
       if (found === "record") {
-        return reader.record.offset === offset ? this.#record(reader.record, reader.record.payload()) : undefined;
+        return reader.record.offset === offset
+          ? this.#records.record(reader.record, reader.record.payload())
+          : undefined;
       }
       if (found === "end") return undefined;
       await reader.load();
@@ -130,8 +210,6 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   trim(offset: number, options?: CommitOptions): Promise<number> {
     return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      engine.checkOpen();
       const { durability } = resolveCommitOptions(options);
       checkOffset(offset);
       const { stream } = this.#state;
@@ -141,40 +219,147 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
           `offset ${offset} is past the end of ${this.name}; the next record gets ${stream.next}, up to which it can be trimmed`,
         );
       }
-      engine.begin(0, 0, OPERATION_HEADER_BYTES + VARINT_BYTES_MAX, true);
-      engine.operation(LogOp.Trim, this.#state.id).varint(offset);
+      this.#trim(offset, durability, () => resolve(stream.head), reject);
+    });
+  }
+
+  purge(options?: CommitOptions): Promise<number> {
+    return new Promise((resolve, reject) => {
+      const { durability } = resolveCommitOptions(options);
+      this.#trim(this.#state.stream.staged, durability, resolve, reject);
+    });
+  }
+
+  /** @param settle told how many records there were */
+  #trim(
+    offset: number,
+    durability: Durability | undefined,
+    settle: (records: number) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const engine = this.#engine;
+    const state = this.#state;
+    engine.checkOpen();
+    state.beginTrim();
+    state.stageTrim(offset);
+    let records = 0;
+    engine.add({
+      durability: engine.durability(durability),
+      apply: () => {
+        records = Math.max(0, state.stream.recordsBetween(state.stream.head, offset));
+        state.trim(offset);
+      },
+      settle: () => settle(records),
+      fail: reject,
+    });
+  }
+
+  async group(name: string, options?: GroupOptions): Promise<GroupMember<O>> {
+    const { from, sessionMs } = resolveGroupOptions(options);
+    this.#engine.checkOpen();
+    checkGroupName(name);
+    const group = await openGroup(this.#engine, this.#state, name, from);
+    return new EmbeddedMember(this.#engine, this.#state, group, sessionMs, this.#records);
+  }
+
+  async groups(): Promise<GroupInfo[]> {
+    this.#engine.checkOpen();
+    const wallMs = this.#engine.clock.wallMs();
+    const infos = [...this.#state.groups.values()].map((group) => this.#state.infoOf(group, wallMs));
+    return infos.sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  deleteGroup(name: string, options?: CommitOptions): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const state = this.#state;
+      engine.checkOpen();
+      const { durability } = resolveCommitOptions(options);
+      checkGroupName(name);
+      const group = state.groups.get(name);
+      if (group === undefined) {
+        resolve(false);
+        return;
+      }
+      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
+      engine.operation(LogOp.DeleteGroup, state.id).varint(group.id);
       engine.endOperation();
+      // Of two calls in one turn, both are told that there was one.
       engine.add({
         durability: engine.durability(durability),
-        apply: () => this.#state.trim(offset),
-        settle: () => resolve(stream.head),
+        apply: () => state.deleteGroup(group),
+        settle: () => resolve(true),
         fail: reject,
       });
     });
   }
 
+  configure(settings: LogSettings, options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const given = resolveLogSettings(settings);
+      const { durability } = resolveCommitOptions(options);
+      this.#engine.checkOpen();
+      configureLog(this.#engine, this.#state, given, durability, resolve, reject);
+    });
+  }
+
+  async settings(): Promise<StoredLogSettings> {
+    this.#engine.checkOpen();
+    return describeLogConfig(this.#state.config);
+  }
+
   async stats(): Promise<LogStats> {
     this.#engine.checkOpen();
-    const { stream } = this.#state;
-    const count = stream.recordsBetween(stream.head, stream.visible);
-    return { kind: "log", name: this.name, head: stream.head, next: stream.visible, count, bytes: stream.bytes };
+    const { stream, groups, extent } = this.#state;
+    const count = await countRecords(this.#engine, stream);
+    let furthest: Group | undefined;
+    for (const group of groups.values()) {
+      if (group.lag > 0 && (furthest === undefined || group.committed < furthest.committed)) furthest = group;
+    }
+    return {
+      kind: "log",
+      name: this.name,
+      head: stream.head,
+      next: stream.visible,
+      count,
+      bytes: stream.bytes,
+      groups: groups.size,
+      furthestBack:
+        furthest === undefined ? undefined : { group: furthest.name, bytes: extent.bytesFrom(furthest.committed) },
+    };
   }
 
   /** An append as part of a larger commit. */
   appendChange(engine: Engine, input: Input<I>, options: Omit<AppendOptions, "durability"> | undefined): Change {
     if (engine !== this.#engine) throw foreignQueue(this.name);
     const { key, headers } = resolveTransactionAppendOptions(options);
+    const state = this.#state;
+    const { room, stream, config } = state;
     const parts = this.#input.read(input, key, headers);
+    checkSizes([parts], config.limits.maxMessageBytes);
     detach([parts]);
+    const need = room.limited ? needOf([parts]) : undefined;
+    let claim: RoomClaim | undefined;
     return {
       bulkBytes: recordBytesMax(parts),
       records: 1,
-      metaBytes: 0,
+      metaBytes: need === undefined ? 0 : LOG_OP_BYTES_MAX,
       settles: false,
-      reserve() {},
-      release() {},
-      stage: () => void engine.append(this.#state.stream, parts),
-      apply() {},
+      reserve() {
+        if (need === undefined) return;
+        const asked = room.ask(need, "transaction");
+        claim = room.take(need, typeof asked === "number" ? asked : 0);
+      },
+      release: () => claim?.end(),
+      stage() {
+        engine.append(stream, parts);
+        claim?.staged();
+        if (claim !== undefined && claim.dropTo > 0) state.stageTrim(claim.dropTo);
+      },
+      apply() {
+        claim?.end();
+        if (claim !== undefined && claim.dropTo > 0) state.trim(claim.dropTo);
+      },
     };
   }
 
@@ -202,7 +387,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       }
       if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);
       const { visible } = stream;
-      const { records, found } = this.#take(reader, maxBytes, start.timestamp);
+      const { records, found } = this.#records.take(reader, Number.POSITIVE_INFINITY, maxBytes, start.timestamp);
       if (records.length > 0) {
         mayJump = false;
         yield records;
@@ -214,51 +399,6 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
         // Offsets below `visible` may have been passed over: nothing will ever stand there.
         await this.#state.readable(Math.max(reader.position, visible), signal);
       }
-    }
-  }
-
-  /** Decodes what is at hand, up to about `maxBytes` of payload. */
-  #take(
-    reader: StreamReader,
-    maxBytes: number,
-    fromTimestamp: number,
-  ): { records: LogRecord<O>[]; found: "record" | "end" | "load" } {
-    const { record } = reader;
-    const records: LogRecord<O>[] = [];
-    let bytes = 0;
-    for (;;) {
-      const position = reader.position;
-      let found: "record" | "end" | "load";
-      try {
-        found = reader.next(this.#state.stream.visible);
-        if (found !== "record") return { records, found };
-        if (record.timestamp < fromTimestamp) continue;
-        records.push(this.#record(record, reader.stable ? record.payloadView() : record.payload()));
-      } catch (error) {
-        // What was read before the damage is given out first; reading on meets it again.
-        if (records.length === 0) throw error;
-        reader.seek(position);
-        return { records, found: "record" };
-      }
-      bytes += record.end - record.payloadStart;
-      if (bytes >= maxBytes) return { records, found };
-    }
-  }
-
-  #record(record: RecordCursor, payload: Buffer): LogRecord<O> {
-    const { offset, timestamp } = record;
-    return new EmbeddedRecord(offset, timestamp, record.key(), record.headers(), this.#decode(offset, payload));
-  }
-
-  #decode(offset: number, payload: Buffer): O {
-    try {
-      return this.#codec.decode(payload);
-    } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new VarveError("ERR_DECODE", `record ${offset} of ${this.name} cannot be decoded: ${reason}`, {
-        cause: isVarveError(cause) ? cause.cause : cause,
-        details: { offset, raw: payload },
-      });
     }
   }
 
@@ -274,22 +414,6 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 }
 
-class EmbeddedRecord<O> implements LogRecord<O> {
-  readonly offset: number;
-  readonly timestamp: number;
-  readonly key: Buffer | undefined;
-  readonly headers: Headers;
-  readonly payload: O;
-
-  constructor(offset: number, timestamp: number, key: Buffer | undefined, headers: Headers, payload: O) {
-    this.offset = offset;
-    this.timestamp = timestamp;
-    this.key = key;
-    this.headers = headers;
-    this.payload = payload;
-  }
-}
-
 export function checkBatch(inputs: unknown): void {
   if (!Array.isArray(inputs)) throw new VarveError("ERR_ARGUMENT", "a batch must be an array of messages");
 }
@@ -298,10 +422,16 @@ export function foreignQueue(name: string): VarveError {
   return new VarveError("ERR_ARGUMENT", `${name} belongs to another directory; a transaction stays within one`);
 }
 
-function outOfRange(name: string, offset: number, head: number): VarveError {
-  return new VarveError(
-    "ERR_OFFSET_OUT_OF_RANGE",
-    `offset ${offset} of ${name} was trimmed away; the first one still there is ${head}. Go on from there.`,
-    { details: { offset, next: head } },
-  );
+/** The log's own limit, which is below the directory's. 0: none. */
+function checkSizes(records: readonly RecordParts[], bytesMax: number): void {
+  if (bytesMax === 0) return;
+  for (const { payload } of records) {
+    const bytes = Buffer.byteLength(payload);
+    if (bytes <= bytesMax) continue;
+    throw new VarveError(
+      "ERR_TOO_LARGE",
+      `the payload has ${bytes} bytes (${formatBytes(bytes)}); the log takes at most ${bytesMax} (limits.maxMessageBytes).`,
+      { details: { size: bytes, limit: bytesMax } },
+    );
+  }
 }

@@ -1,78 +1,342 @@
-import { FIRST_QUEUE_OP, type QueueState } from "../engine/queue-state.js";
-import { type Decoder, MalformedError } from "../storage/bytes.js";
+/**
+ * A log queue: a stream, where it begins, its settings, and the groups that read it.
+ *
+ *   op            fields                                          effect
+ *   Trim          offset                                          records below are gone; groups behind it lose them
+ *   Configure     JSON                                            the log's settings
+ *   CreateGroup   group, type, name, position                     a group that begins there
+ *   DeleteGroup   group                                           it is gone, with its position
+ *   Commit        group, position                                 everything below is done; never back
+ *   Seek          group, position, count                          the group goes on from there, after so many lost
+ *   Lose          group, count                                    a member was told of records that were removed
+ */
+
+import type { Durability, GroupInfo } from "../api/contract.js";
+import { assert, VarveError } from "../api/errors.js";
+import { DEFAULT_LOG_CONFIG, type LogConfig, mergeLogConfig, type ResolvedLogSettings } from "../api/options.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
+import type { Rewriter } from "../engine/rewriter.js";
+import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
+import { Compaction } from "./compaction.js";
+import { Group, GroupType } from "./group.js";
+import { LogExtent } from "./log-extent.js";
+import { LogRoom } from "./log-room.js";
+import { Retention } from "./retention.js";
 import { onAbort } from "./signals.js";
 
 /** On disk: append, never renumber. */
-export const LogOp = { Trim: FIRST_QUEUE_OP } as const;
+export const LogOp = {
+  Trim: FIRST_QUEUE_OP,
+  Configure: 40,
+  CreateGroup: 41,
+  DeleteGroup: 42,
+  Commit: 43,
+  Seek: 44,
+  Lose: 45,
+} as const;
 
-/** A log queue: a stream, and where it begins. */
+/** Any operation of a log except those that carry a name or settings. */
+export const LOG_OP_BYTES_MAX = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX;
+
 export class LogState implements QueueState {
   readonly kind = 1;
   readonly id: number;
   readonly name: string;
   readonly streams: readonly Stream[];
   readonly stream: Stream;
-  /** Called when there are more records to read, or none will come any more. */
-  readonly #watchers = new Set<() => void>();
+  readonly extent: LogExtent;
+  readonly room: LogRoom;
+  readonly groups = new Map<string, Group>();
+  /** Groups on their way through the log, by name. */
+  readonly creating = new Map<string, Promise<Group>>();
+  config: LogConfig;
+  /** As it will be when all changes that are staged have been applied. */
+  planned: LogConfig;
   /** Why no more records will come. */
   ended: Error | undefined;
 
-  constructor(id: number, name: string, streams: Stream[]) {
+  #engine: Engine | undefined;
+  #lastGroupId = 0;
+  readonly #groupsById = new Map<number, Group>();
+  #retention: Retention | undefined;
+  #compaction: Compaction | undefined;
+  #resumed: { readonly last: LogTime; readonly now: LogTime } | undefined;
+  /** Called when there are more records to read, or none will come any more. */
+  readonly #watchers = new Set<() => void>();
+  readonly #serveRoom = () => this.room.serve();
+  readonly #beginRetention = () => this.#retention?.begin();
+
+  private constructor(id: number, name: string, streams: Stream[], config: LogConfig) {
     this.id = id;
     this.name = name;
     this.streams = streams;
     this.stream = streams[0]!;
-    this.stream.onVisible = () => this.#notify();
+    this.config = config;
+    this.planned = config;
+    this.extent = new LogExtent(this.stream);
+    this.room = new LogRoom(this);
+    this.stream.onVisible = () => {
+      this.#retention?.grown();
+      this.#notify();
+    };
   }
+
+  static create(id: number, name: string, streams: Stream[], config: Buffer): LogState {
+    return new LogState(id, name, streams, parseConfig(config.toString("utf8")));
+  }
+
+  static restore(id: number, name: string, streams: Stream[], input: Decoder): LogState {
+    const state = new LogState(id, name, streams, parseConfig(input.string()));
+    state.#lastGroupId = input.varint();
+    for (let count = input.varint(); count > 0; count--) state.#addGroup(Group.decode(input, name, state.stream));
+    return state;
+  }
+
+  /** Connects the state to the engine that it lives in. Further calls do nothing. */
+  attach(engine: Engine): void {
+    if (this.#engine !== undefined) return;
+    this.#engine = engine;
+    this.#retention = new Retention(engine, this, this.#resumed);
+    this.#retention.begin();
+    this.#compaction = new Compaction(engine, this.stream);
+  }
+
+  /** Once attached. */
+  get compaction(): Compaction {
+    assert(this.#compaction !== undefined, "a log is attached when it is opened");
+    return this.#compaction;
+  }
+
+  // ---------------------------------------------------------------------------------------------------- for the engine
 
   get count(): number {
-    return this.stream.recordsBetween(this.stream.head, this.stream.next);
+    return this.stream.recordsLeft(this.stream.head, this.stream.next);
   }
 
-  replay(code: number, input: Decoder): void {
-    if (code !== LogOp.Trim) throw new MalformedError(`operation ${code} of a log is not known`);
-    this.trim(input.varint());
-  }
-
-  trim(offset: number): void {
-    this.stream.trimTo(offset);
+  replay(code: number, input: Decoder, time: LogTime): void {
+    if (code === LogOp.Trim) {
+      this.trim(input.varint());
+    } else if (code === LogOp.Configure) {
+      this.configure(parseConfig(input.string()));
+    } else if (code === LogOp.CreateGroup) {
+      const id = input.varint();
+      const type = input.u8();
+      if (type !== GroupType.exclusive) throw new MalformedError(`group type ${type} is not known`);
+      this.createGroup(id, input.string(), input.varint(), time.elapsedMs);
+    } else if (code === LogOp.DeleteGroup) {
+      const group = this.#group(input.varint());
+      if (group !== undefined) this.deleteGroup(group);
+    } else if (code === LogOp.Commit) {
+      this.#group(input.varint())?.commit(input.varint(), time.elapsedMs);
+    } else if (code === LogOp.Seek) {
+      this.#group(input.varint())?.seek(input.varint(), input.varint(), time.elapsedMs);
+    } else if (code === LogOp.Lose) {
+      this.#group(input.varint())?.lose(input.varint(), time.elapsedMs);
+    } else {
+      throw new MalformedError(`operation ${code} of a log is not known`);
+    }
   }
 
   addStream(stream: Stream): void {
     throw new MalformedError(`a log has no stream ${stream.folder}`);
   }
 
-  encode(): void {}
+  encode(output: Encoder): void {
+    output.string(encodeConfig(this.config));
+    output.varint(this.#lastGroupId);
+    output.varint(this.groups.size);
+    for (const group of this.groups.values()) group.encode(output);
+  }
 
   neededFrom(): number {
     return this.stream.head;
   }
 
-  resume(): void {}
+  upkeep(rewriter: Rewriter): Promise<void> | undefined {
+    const { compaction } = this.config;
+    return compaction && this.#compaction?.upkeep(rewriter, compaction);
+  }
+
+  upkeepDue(): number | undefined {
+    const { compaction } = this.config;
+    return compaction && this.#compaction?.dueMs(compaction.graceMs);
+  }
+
+  resume(last: LogTime, now: LogTime): void {
+    this.#resumed = { last, now };
+  }
 
   close(error: Error): void {
     this.ended = error;
+    this.#retention?.close();
+    this.room.close(error);
+    for (const group of this.groups.values()) group.end(error);
     this.#notify();
   }
+
+  // --------------------------------------------------------------------------------------------------- applied changes
+
+  /** Moves the head. Groups behind it lose what is removed. */
+  trim(offset: number): void {
+    const { head } = this.stream;
+    if (offset <= head) return;
+    this.extent.leave(offset);
+    for (const group of this.groups.values()) group.trimmed(offset);
+    this.stream.trimTo(offset);
+    this.#engine?.wake(this.#serveRoom);
+  }
+
+  configure(config: LogConfig): void {
+    this.config = config;
+    if (this.#engine === undefined) this.planned = config;
+    this.#engine?.wake(this.#serveRoom);
+    this.#engine?.wake(this.#beginRetention);
+  }
+
+  createGroup(id: number, name: string, position: number, nowMs: number): Group {
+    const group = new Group(id, name, this.name, this.stream, Math.max(position, this.stream.head), nowMs);
+    this.#lastGroupId = Math.max(this.#lastGroupId, id);
+    this.#addGroup(group);
+    return group;
+  }
+
+  deleteGroup(group: Group): void {
+    if (this.groups.get(group.name) === group) this.groups.delete(group.name);
+    this.#groupsById.delete(group.id);
+    group.end(
+      new VarveError("ERR_NOT_FOUND", `group ${group.name} of ${this.name} was deleted. group() makes it anew.`),
+    );
+  }
+
+  /** A number for a group that is about to be created; never given out twice. */
+  newGroupId(): number {
+    return ++this.#lastGroupId;
+  }
+
+  #addGroup(group: Group): void {
+    if (this.groups.has(group.name)) throw new MalformedError(`group ${group.name} of ${this.name} is there already`);
+    this.groups.set(group.name, group);
+    this.#groupsById.set(group.id, group);
+  }
+
+  /** Undefined for one that has been deleted: what was under way for it then changes nothing. */
+  #group(id: number): Group | undefined {
+    if (id > this.#lastGroupId) throw new MalformedError(`group ${id} of ${this.name} is not known`);
+    return this.#groupsById.get(id);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- staging
+
+  /** Makes room for a trim that is staged by itself. */
+  beginTrim(): void {
+    this.#engine!.begin(0, 0, LOG_OP_BYTES_MAX, true);
+  }
+
+  stageTrim(offset: number): void {
+    const engine = this.#engine!;
+    engine.operation(LogOp.Trim, this.id).varint(offset);
+    engine.endOperation();
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- reading
 
   /** Resolves when a record at or above `offset` is visible, the log ends, or the signal is aborted. */
   async readable(offset: number, signal: AbortSignal | undefined): Promise<void> {
     while (this.stream.visible <= offset && this.ended === undefined && signal?.aborted !== true) {
       await new Promise<void>((resolve) => {
         const done = () => {
-          this.#watchers.delete(done);
-          unwatch?.();
+          unwatch();
+          unabort?.();
           resolve();
         };
-        this.#watchers.add(done);
-        const unwatch = signal === undefined ? undefined : onAbort(signal, done);
+        const unwatch = this.watch(done);
+        const unabort = signal === undefined ? undefined : onAbort(signal, done);
       });
     }
+  }
+
+  /** Calls back whenever there are more records, or none will come any more, until the returned function is called. */
+  watch(callback: () => void): () => void {
+    this.#watchers.add(callback);
+    return () => this.#watchers.delete(callback);
+  }
+
+  /** The lowest position of a group that has done something since a moment of elapsed time; else the end. */
+  heldFrom(sinceMs: number): number {
+    let from = this.stream.visible;
+    for (const group of this.groups.values()) if (group.activeMs > sinceMs) from = Math.min(from, group.committed);
+    return from;
+  }
+
+  infoOf(group: Group, wallMs: number): GroupInfo {
+    const { name, committed, lag, lost, members } = group;
+    const { stream } = this;
+    return {
+      name,
+      type: "exclusive",
+      committed,
+      lag,
+      lagAge: lag === 0 ? 0 : Math.max(0, wallMs - stream.timestampAt(stream.skipGaps(committed))),
+      lost,
+      members: members.size,
+      heldBytes: lag === 0 ? 0 : this.extent.bytesFrom(committed),
+    };
   }
 
   #notify(): void {
     if (this.#watchers.size === 0) return;
     for (const watcher of [...this.#watchers]) watcher();
+  }
+}
+
+/** Logs what the settings are after a change. Resolves at once when nothing changes. */
+export function configureLog(
+  engine: Engine,
+  state: LogState,
+  given: ResolvedLogSettings,
+  durability: Durability | undefined,
+  resolve: () => void,
+  reject: (error: Error) => void,
+): void {
+  const config = mergeLogConfig(state.planned, given);
+  const text = encodeConfig(config);
+  if (text === encodeConfig(state.planned)) {
+    resolve();
+    return;
+  }
+  engine.begin(0, 0, OPERATION_HEADER_BYTES + VARINT_BYTES_MAX + Buffer.byteLength(text), false);
+  engine.operation(LogOp.Configure, state.id).string(text);
+  engine.endOperation();
+  state.planned = config;
+  engine.add({
+    durability: engine.durability(durability),
+    apply: () => state.configure(config),
+    settle: resolve,
+    fail: reject,
+  });
+}
+
+export function outOfRange(name: string, offset: number, head: number): VarveError {
+  return new VarveError(
+    "ERR_OFFSET_OUT_OF_RANGE",
+    `offset ${offset} of ${name} was removed; the first one still there is ${head}. Go on from there.`,
+    { details: { offset, next: head } },
+  );
+}
+
+/** Empty for the defaults, so that thousands of plain logs stay small. */
+export function encodeConfig(config: LogConfig): string {
+  const text = JSON.stringify(config);
+  return text === JSON.stringify(DEFAULT_LOG_CONFIG) ? "" : text;
+}
+
+function parseConfig(text: string): LogConfig {
+  if (text === "") return DEFAULT_LOG_CONFIG;
+  try {
+    return Object.freeze(JSON.parse(text)) as LogConfig;
+  } catch {
+    throw new MalformedError("the log's configuration is not JSON");
   }
 }

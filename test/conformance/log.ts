@@ -76,10 +76,11 @@ export function logConformance(check: Check): void {
   check("log: stats tell head, next, count and bytes", async ({ mq }) => {
     const log = await mq.openLog("events");
     const empty = await log.stats();
-    assert.deepEqual({ ...empty, bytes: 0 }, { kind: "log", name: "events", head: 0, next: 0, count: 0, bytes: 0 });
+    const none = { kind: "log", name: "events", head: 0, bytes: 0, groups: 0, furthestBack: undefined };
+    assert.deepEqual({ ...empty, bytes: 0 }, { ...none, next: 0, count: 0 });
     await log.appendBatch(Array.from({ length: 100 }, () => Buffer.alloc(1000)));
     const full = await log.stats();
-    assert.deepEqual({ ...full, bytes: 0 }, { kind: "log", name: "events", head: 0, next: 100, count: 100, bytes: 0 });
+    assert.deepEqual({ ...full, bytes: 0 }, { ...none, next: 100, count: 100 });
     assert.ok(full.bytes >= 100_000, `${full.bytes} bytes`);
     await log.trim(60);
     const trimmed = await log.stats();

@@ -8,16 +8,20 @@ import type { MessageQueue, OpenOptions } from "../../src/index.js";
 import { awake } from "../support/awake.js";
 import { closeConformance } from "./close.js";
 import { codecConformance } from "./codecs.js";
+import { compactionConformance } from "./compaction.js";
 import { concurrencyConformance } from "./concurrency.js";
 import { deadLetterConformance } from "./dead-letters.js";
+import { groupConformance } from "./groups.js";
 import { leaseConformance } from "./leases.js";
 import { logConformance } from "./log.js";
+import { logSettingsConformance } from "./log-settings.js";
 import { queueConformance } from "./queues.js";
 import { retryConformance } from "./retries.js";
 import { tailConformance } from "./tail.js";
 import { taskConformance } from "./task.js";
 import { taskStatsConformance } from "./task-stats.js";
 import { transactionConformance } from "./transactions.js";
+import { workConformance } from "./work.js";
 
 /** One open message queue, empty at first, and the time that it lives in. */
 export interface Subject {
@@ -81,13 +85,17 @@ export function defineConformance(name: string, implementation: Implementation):
     });
   };
   void describe(`conformance: ${name}`, () => {
+    compactionConformance(check);
     logConformance(check);
+    logSettingsConformance(check);
+    groupConformance(check);
     tailConformance(check);
     taskConformance(check);
     leaseConformance(check);
     retryConformance(check);
     deadLetterConformance(check);
     taskStatsConformance(check);
+    workConformance(check);
     transactionConformance(check);
     codecConformance(check);
     queueConformance(check);

@@ -1,0 +1,330 @@
+import type {
+  CommitOptions,
+  GroupMember,
+  GroupPosition,
+  GroupReadOptions,
+  LogPosition,
+  LogRecord,
+} from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import {
+  checkOffset,
+  type ResolvedGroupReadOptions,
+  resolveCommitOptions,
+  resolveGroupReadOptions,
+  resolvePosition,
+} from "../api/options.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import { StreamReader } from "../storage/stream-reader.js";
+import type { Change } from "./commit.js";
+import { type Group, GroupType, Membership } from "./group.js";
+import type { LogRecords } from "./log-records.js";
+import { LOG_OP_BYTES_MAX, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { onAbort } from "./signals.js";
+
+/** The group of a name, made where `from` says when there is none. */
+export async function openGroup(engine: Engine, state: LogState, name: string, from: LogPosition): Promise<Group> {
+  const known = state.groups.get(name);
+  if (known !== undefined) return known;
+  let creating = state.creating.get(name);
+  if (creating === undefined) {
+    creating = offsetOf(engine, state, from)
+      .then((position) => createGroup(engine, state, name, position))
+      .finally(() => state.creating.delete(name));
+    state.creating.set(name, creating);
+  }
+  return await creating;
+}
+
+function createGroup(engine: Engine, state: LogState, name: string, position: number): Promise<Group> {
+  return new Promise((resolve, reject) => {
+    engine.begin(0, 0, OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX + name.length, false);
+    const id = state.newGroupId();
+    const output = engine.operation(LogOp.CreateGroup, state.id);
+    output.varint(id);
+    output.u8(GroupType.exclusive);
+    output.string(name);
+    output.varint(position);
+    engine.endOperation();
+    let group: Group;
+    engine.add({
+      // Always: what is acknowledged later than the group is behind where it begins, also after a power cut.
+      durability: "sync",
+      apply: () => {
+        group = state.createGroup(id, name, position, engine.entryTime.elapsedMs);
+      },
+      settle: () => resolve(group),
+      fail: reject,
+    });
+  });
+}
+
+/** The offset that a position stands for now. */
+async function offsetOf(engine: Engine, { stream, name }: LogState, from: LogPosition): Promise<number> {
+  if (from === "start") return stream.head;
+  if (from === "end") return stream.visible;
+  if (from instanceof Date) {
+    const timestamp = from.getTime();
+    const reader = new StreamReader(stream, engine, stream.offsetBefore(timestamp));
+    for (;;) {
+      const found = reader.next(stream.visible);
+      if (found === "end") return stream.visible;
+      if (found === "load") await reader.load();
+      else if (reader.record.timestamp >= timestamp) return reader.record.offset;
+    }
+  }
+  if (from < stream.head) throw outOfRange(name, from, stream.head);
+  if (from <= stream.next) return from;
+  throw new VarveError(
+    "ERR_ARGUMENT",
+    `offset ${from} is past the end of ${name}; the next record gets ${stream.next}`,
+  );
+}
+
+/** A member of an exclusive group of an embedded log. */
+export class EmbeddedMember<O> implements GroupMember<O> {
+  readonly name: string;
+  readonly log: string;
+  readonly #engine: Engine;
+  readonly #state: LogState;
+  readonly #group: Group;
+  readonly #member: Membership;
+  readonly #records: LogRecords<O>;
+  readonly #reader: StreamReader;
+  /** Reads are one after another: each goes on where the one before it ended. */
+  #reading: Promise<unknown> = Promise.resolve();
+
+  constructor(engine: Engine, state: LogState, group: Group, sessionMs: number, records: LogRecords<O>) {
+    this.name = group.name;
+    this.log = state.name;
+    this.#engine = engine;
+    this.#state = state;
+    this.#group = group;
+    this.#records = records;
+    this.#member = new Membership(sessionMs, engine.elapsedMs());
+    group.join(this.#member);
+    this.#reader = new StreamReader(state.stream, engine, this.#member.next);
+  }
+
+  read(options?: GroupReadOptions): Promise<LogRecord<O>[]> {
+    const read = async () => {
+      const resolved = resolveGroupReadOptions(options);
+      this.#checkOpen();
+      this.#group.enter(this.#member);
+      try {
+        return await this.#read(resolved);
+      } finally {
+        this.#group.exit(this.#member, this.#engine.elapsedMs());
+      }
+    };
+    const result = this.#reading.then(read);
+    this.#reading = result.catch(() => {});
+    return result;
+  }
+
+  commit(upTo: number | { readonly offset: number }, options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      const { durability } = resolveCommitOptions(options);
+      const position = this.#commitPosition(upTo);
+      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
+      this.#stage(LogOp.Commit, position);
+      engine.add({
+        durability: engine.durability(durability),
+        apply: () => this.#group.commit(position, engine.entryTime.elapsedMs),
+        settle: resolve,
+        fail: reject,
+      });
+    });
+  }
+
+  /** A commit as part of a larger one. */
+  commitChange(engine: Engine, upTo: number | { readonly offset: number }): Change {
+    if (engine !== this.#engine) {
+      throw new VarveError("ERR_ARGUMENT", `${this.name} belongs to another directory; a transaction stays within one`);
+    }
+    const offset = offsetIn(upTo);
+    let position = 0;
+    return {
+      bulkBytes: 0,
+      records: 0,
+      metaBytes: LOG_OP_BYTES_MAX,
+      settles: true,
+      reserve: () => {
+        position = this.#commitPosition(offset);
+      },
+      release() {},
+      stage: () => this.#stage(LogOp.Commit, position),
+      apply: () => this.#group.commit(position, engine.entryTime.elapsedMs),
+    };
+  }
+
+  async seek(to: LogPosition, options?: CommitOptions): Promise<number> {
+    const engine = this.#engine;
+    const { durability } = resolveCommitOptions(options);
+    const from = resolvePosition(to);
+    this.#takeTurn();
+    const position = await this.#busy(() => offsetOf(engine, this.#state, from));
+    this.#takeTurn();
+    await new Promise<void>((resolve, reject) => {
+      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
+      const lost = this.#member.missed?.count ?? 0;
+      this.#stage(LogOp.Seek, position, lost);
+      engine.add({
+        durability: engine.durability(durability),
+        apply: () => this.#group.seek(position, lost, engine.entryTime.elapsedMs),
+        settle: resolve,
+        fail: reject,
+      });
+    });
+    return position;
+  }
+
+  async position(): Promise<GroupPosition> {
+    this.#checkOpen();
+    const { committed, lag } = this.#group;
+    const active = this.#group.isActive(this.#member);
+    return { committed, next: active ? this.#member.next : committed, lag, active };
+  }
+
+  async close(): Promise<void> {
+    this.#group.leave(this.#member, this.#engine.elapsedMs());
+    this.#member.end(new VarveError("ERR_CLOSED", `this member has left group ${this.name} of ${this.log}`));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #read({ max, maxBytes, waitMs, signal }: ResolvedGroupReadOptions): Promise<LogRecord<O>[]> {
+    const engine = this.#engine;
+    const member = this.#member;
+    const { stream } = this.#state;
+    const until = engine.elapsedMs() + waitMs;
+    while (signal?.aborted !== true) {
+      this.#checkOpen();
+      if (!this.#group.claim(member, engine.elapsedMs())) {
+        if (!(await this.#wait(until, this.#group.turnEndsMs, signal))) return [];
+        continue;
+      }
+      if (member.missed !== undefined) throw await this.#missed();
+      this.#reader.seek(member.next);
+      const { visible } = stream;
+      const { records, found } = this.#records.take(this.#reader, max, maxBytes, 0);
+      if (records.length > 0) {
+        member.next = records[records.length - 1]!.offset + 1;
+        return records;
+      }
+      if (found === "load") {
+        await this.#reader.load();
+      } else if (stream.visible === visible && !(await this.#wait(until, Number.POSITIVE_INFINITY, signal))) {
+        return [];
+      }
+    }
+    return [];
+  }
+
+  /** Takes note that records were removed before the group had read them. What the caller is told is counted first. */
+  async #missed(): Promise<VarveError> {
+    const engine = this.#engine;
+    const { from, count } = this.#member.missed!;
+    const { next } = this.#member;
+    if (engine.failure === undefined) {
+      await new Promise<void>((resolve, reject) => {
+        engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
+        this.#stage(LogOp.Lose, count);
+        engine.add({
+          durability: engine.options.durability,
+          apply: () => this.#group.lose(count, engine.entryTime.elapsedMs),
+          settle: resolve,
+          fail: reject,
+        });
+      });
+    }
+    this.#member.missed = undefined;
+    return new VarveError(
+      "ERR_OFFSET_OUT_OF_RANGE",
+      `${count} records of ${this.log} from offset ${from} on were removed before group ${this.name} had read them. The ` +
+        `next call goes on at ${next}.`,
+      { details: { offset: from, next, lost: count } },
+    );
+  }
+
+  /** Waits until something may have changed: false when the time is up. */
+  #wait(untilMs: number, againMs: number, signal: AbortSignal | undefined): Promise<boolean> {
+    const engine = this.#engine;
+    const now = engine.elapsedMs();
+    if (now >= untilMs) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const wake = () => {
+        timer.cancel();
+        unwatch();
+        unabort?.();
+        this.#member.wakes.delete(wake);
+        resolve(true);
+      };
+      const timer = engine.clock.setTimer(Math.max(1, Math.min(untilMs, againMs) - now), wake, true);
+      const unwatch = this.#state.watch(wake);
+      const unabort = signal === undefined ? undefined : onAbort(signal, wake);
+      this.#member.wakes.add(wake);
+    });
+  }
+
+  /** The position behind a record, if this member may commit it now. */
+  #commitPosition(upTo: number | { readonly offset: number }): number {
+    const offset = offsetIn(upTo);
+    this.#checkOpen();
+    this.#member.seenMs = this.#engine.elapsedMs();
+    if (!this.#group.isActive(this.#member)) throw this.#standsBy();
+    const { next } = this.#member;
+    if (offset < next) return offset + 1;
+    throw new VarveError(
+      "ERR_ARGUMENT",
+      `offset ${offset} cannot be committed: this member of group ${this.name} of ${this.log} has read up to ${next - 1}`,
+      { details: { offset, next } },
+    );
+  }
+
+  #takeTurn(): void {
+    this.#checkOpen();
+    const now = this.#engine.elapsedMs();
+    if (!this.#group.claim(this.#member, now)) throw this.#standsBy();
+    this.#member.seenMs = now;
+  }
+
+  async #busy<T>(run: () => Promise<T>): Promise<T> {
+    this.#group.enter(this.#member);
+    try {
+      return await run();
+    } finally {
+      this.#group.exit(this.#member, this.#engine.elapsedMs());
+    }
+  }
+
+  #standsBy(): VarveError {
+    return new VarveError(
+      "ERR_FENCED",
+      `it is another member's turn in group ${this.name} of ${this.log}; this one stands by. Nothing was changed.`,
+      { details: { group: this.name } },
+    );
+  }
+
+  #stage(code: number, ...values: number[]): void {
+    const output = this.#engine.operation(code, this.#state.id);
+    output.varint(this.#group.id);
+    for (const value of values) output.varint(value);
+    this.#engine.endOperation();
+  }
+
+  #checkOpen(): void {
+    if (this.#member.ended !== undefined) throw this.#member.ended;
+    this.#engine.checkOpen();
+    if (this.#state.ended !== undefined) throw this.#state.ended;
+  }
+}
+
+function offsetIn(upTo: number | { readonly offset: number }): number {
+  const offset = typeof upTo === "object" && upTo !== null ? upTo.offset : upTo;
+  return checkOffset(offset);
+}
