@@ -127,9 +127,15 @@ export interface RetentionOptions {
 }
 
 export interface CompactionOptions {
-  /** How long a tombstone stays, so that every reader sees it. @defaultValue "24h" */
+  /**
+   * How long a tombstone stays at least, by the wall clock while the log is open, so that every reader sees it. Unless
+   * `compact` is called it goes up to a quarter of that later. @defaultValue "24h"
+   */
   readonly grace?: Duration | undefined;
-  /** Part of the records that must be superseded before anything is rewritten, 0 to 1. @defaultValue 0.5 */
+  /**
+   * Part of what stands in complete segments that may be superseded before they are rewritten, 0 to 1: bytes that were
+   * added since the last time are taken for superseding, or superseded. @defaultValue 0.5
+   */
   readonly minDirty?: number | undefined;
 }
 
@@ -197,6 +203,22 @@ export interface LogQueue<I = Bytes, O = Buffer> {
    * queue closes before that. With `follow`, it ends as a tail does.
    */
   batches(options?: BatchesOptions): AsyncIterable<LogRecord<O>[]>;
+  /**
+   * Appends a tombstone: a record that says that there is nothing under a key any more, and returns its offset.
+   * Compaction then removes the key's older records, and the tombstone itself after the grace period.
+   * @throws VarveError as `append`; `ERR_OPTION` (no key)
+   */
+  delete(key: string | Uint8Array, options?: Omit<AppendOptions, "key">): Promise<number>;
+  /**
+   * Removes, now, the records with a key that a later record with the same key supersedes, and tombstones that are older
+   * than the grace period; whether or not the log is compacted by itself. Records without a key stay, and offsets too.
+   * Appends and reads go on meanwhile. Resolves when it is durable and the space has been given back. One compaction at
+   * a time: this one waits for those under way.
+   * @throws VarveError `ERR_DISK_FULL` (there is no room for a copy of the part that is being rewritten; nothing was
+   * changed), `ERR_CORRUPT` (a damaged segment is not rewritten), `ERR_OVERLOADED` (segments were removed or moved meanwhile;
+   * try again), `ERR_READ_ONLY`, `ERR_CLOSED`
+   */
+  compact(): Promise<CompactionResult>;
   /** Removes every record below `offset`, durably. Offsets of what remains do not change. Returns the new head. */
   trim(offset: number, options?: CommitOptions): Promise<number>;
   /** Removes every record. Offsets go on. Returns how many there were. */
@@ -331,7 +353,19 @@ export interface LogRecord<O = Buffer> {
   readonly timestamp: number;
   readonly key: Buffer | undefined;
   readonly headers: Headers;
+  /** Of a tombstone: what the codec makes of no bytes, `undefined` where that is nothing. */
   readonly payload: O;
+  /** True for a record that `delete` has appended: there is nothing under its key any more. */
+  readonly tombstone: boolean;
+}
+
+/** What a compaction has done. Appends that came in meanwhile do not count. */
+export interface CompactionResult {
+  readonly recordsBefore: number;
+  readonly recordsRemoved: number;
+  /** Bytes that records take on the disk. */
+  readonly bytesBefore: number;
+  readonly bytesAfter: number;
 }
 
 export interface LogStats {
@@ -397,9 +431,36 @@ export interface DequeueOptions extends CommitOptions {
   readonly wait?: Duration | undefined;
   /** Gives up waiting: the call resolves to `undefined` (or an empty array). */
   readonly signal?: AbortSignal | undefined;
-  /** Overrides the queue's lease for this delivery. */
-  readonly lease?: Duration | undefined;
+  /**
+   * Overrides the queue's lease for this delivery. "session": no time limit; the lease ends with this `MessageQueue`, or
+   * with the connection that it was dialled by, and the task goes back to the head. After a crash it does so when the
+   * directory is opened again; several come back in their order, and the attempt counts.
+   */
+  readonly lease?: Duration | "session" | undefined;
+  /**
+   * Delivered and done in one commit: at most once, no attempt can fail, and `token` is empty. Excludes `lease`.
+   * @defaultValue false
+   */
+  readonly autoAck?: boolean | undefined;
 }
+
+export interface ReleaseOptions extends CommitOptions {
+  /**
+   * "head": before everything else, the last one given back first. "tail": behind those that were given back or have
+   * waited, before those that were never delivered. @defaultValue "head"
+   */
+  readonly to?: "head" | "tail" | undefined;
+}
+
+export interface PeekOptions {
+  /** How long to wait for a task when none is ready. @defaultValue 0 */
+  readonly wait?: Duration | undefined;
+  /** Gives up waiting: the call resolves to `undefined`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A task that nobody has been given. `attempt` counts the deliveries so far. */
+export type PeekedTask<O = Buffer> = Omit<Task<O>, "token">;
 
 export interface NackOptions extends CommitOptions {
   /** Wait before the next delivery. @defaultValue the queue's backoff for this attempt */
@@ -438,7 +499,19 @@ export interface TaskSource<O = Buffer> {
   ackBatch(tasks: readonly TaskRef[], options?: CommitOptions): Promise<void>;
   /** Gives a task back: delivered again after its backoff, or moved to the dead letters when attempts ran out. */
   nack(task: TaskRef, options?: NackOptions): Promise<Nacked>;
-  /** Makes the lease end `lease` from now. @defaultValue the queue's lease */
+  /**
+   * Gives tasks back undone: no failure, no backoff, and the attempt is not counted. All of them in one commit, one after
+   * another; if one is refused, none is given back.
+   * @throws VarveError `ERR_STALE_LEASE`, `ERR_TOKEN`, as `ack` does
+   */
+  release(tasks: TaskRef | readonly TaskRef[], options?: ReleaseOptions): Promise<void>;
+  /**
+   * The task that `dequeue` would give, without taking it. Waits as `dequeue` does, and takes no place in its line: a task
+   * that arrives is shown to all who peek, and still given to the first who waits for one.
+   * @throws VarveError `ERR_CORRUPT`, `ERR_DECODE`, `ERR_CLOSED`
+   */
+  peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined>;
+  /** Makes the lease end `lease` from now, also one that had no time limit. @defaultValue the queue's lease */
   extend(task: TaskRef, lease?: Duration, options?: CommitOptions): Promise<void>;
   /**
    * Starts a worker: it takes tasks as they become ready and calls the handler with each. A handler that returns has its
@@ -465,7 +538,7 @@ export interface Task<O = Buffer> {
   readonly id: string;
   /** 1 at the first delivery. */
   readonly attempt: number;
-  /** Proves the lease to `ack`, `nack` and `extend`; good for this one delivery. */
+  /** Proves the lease to `ack`, `nack`, `release` and `extend`; good for this one delivery. Empty with `autoAck`. */
   readonly token: string;
   /** Milliseconds since 1970 when it was enqueued. */
   readonly timestamp: number;
@@ -567,6 +640,7 @@ export interface WorkContext {
   /**
    * Lets the handler settle its task itself, for instance in a transaction together with what follows from it. The lease
    * is not renewed meanwhile, and once `how` has resolved the worker neither acknowledges the task nor gives it back.
+   * If it rejects, the attempt has failed, even if the handler returns.
    */
   settle(how: () => Promise<unknown>): Promise<void>;
 }
@@ -636,6 +710,8 @@ export interface Transaction {
   ack(queue: TaskQueue<any, any>, task: TaskRef): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
   nack(queue: TaskQueue<any, any>, task: TaskRef, options?: Omit<NackOptions, "durability">): void;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  release(queue: TaskQueue<any, any>, task: TaskRef, options?: Omit<ReleaseOptions, "durability">): void;
   /** Moves a group's position behind a record, as `commit` of the member does. */
   // biome-ignore lint/suspicious/noExplicitAny: as above
   commitGroup(member: GroupMember<any>, upTo: number | { readonly offset: number }): void;

@@ -169,7 +169,8 @@ export const DEFAULT_LOG_CONFIG: LogConfig = Object.freeze({
   metadata: Object.freeze({}),
 });
 
-const DEFAULT_COMPACTION: CompactionConfig = Object.freeze({ graceMs: DAY_MS, minDirty: 0.5 });
+/** What `compaction: true` means, and `compact()` of a log that says nothing. */
+export const DEFAULT_COMPACTION: CompactionConfig = Object.freeze({ graceMs: DAY_MS, minDirty: 0.5 });
 
 /** Settings of a log; `undefined` for what was not given. */
 export interface ResolvedLogSettings {
@@ -450,29 +451,69 @@ function oneDueTime<R extends { readonly atMs: number | undefined }>(
   };
 }
 
-export interface ResolvedDequeueOptions extends ResolvedCommitOptions {
+export interface ResolvedPeekOptions {
   readonly waitMs: number;
   readonly signal: AbortSignal | undefined;
+}
+
+const PEEK: Table<ResolvedPeekOptions> = { waitMs: duration("wait", 0, WAIT_MS_MAX), signal: abortSignal("signal") };
+
+export const resolvePeekOptions = resolver("peek()", PEEK);
+
+export interface ResolvedDequeueOptions extends ResolvedCommitOptions, ResolvedPeekOptions {
+  /** `undefined`: the queue's; 0: while the session lasts. */
   readonly leaseMs: number | undefined;
+  readonly autoAck: boolean;
 }
 
 const DEQUEUE: Table<ResolvedDequeueOptions> = {
   ...COMMIT,
-  waitMs: duration("wait", 0, WAIT_MS_MAX),
-  signal: abortSignal("signal"),
-  leaseMs: leaseOption(),
+  ...PEEK,
+  leaseMs: leaseOrSession(),
+  autoAck: flag("autoAck", false),
 };
 
-export const resolveDequeueOptions = resolver("dequeue()", DEQUEUE);
+function leaseOrSession(): Option<number | undefined> {
+  const timed = leaseOption();
+  return { ...timed, parse: (given, name) => (given === "session" ? 0 : timed.parse(given, name)) };
+}
+
+function noLeaseWithAutoAck<R extends Pick<ResolvedDequeueOptions, "autoAck" | "leaseMs">>(
+  resolve: (options: unknown) => R,
+): (options?: unknown) => R {
+  return (options) => {
+    const resolved = resolve(options);
+    if (resolved.autoAck && resolved.leaseMs !== undefined) {
+      throw optionError("autoAck", "give either autoAck or lease, not both");
+    }
+    return resolved;
+  };
+}
+
+export const resolveDequeueOptions = noLeaseWithAutoAck(resolver("dequeue()", DEQUEUE));
 
 export interface ResolvedDequeueBatchOptions extends ResolvedDequeueOptions {
   readonly max: number;
 }
 
-export const resolveDequeueBatchOptions = resolver<ResolvedDequeueBatchOptions>("dequeueBatch()", {
-  ...DEQUEUE,
-  max: required(integer("max", 1, DEQUEUE_BATCH_MAX)),
-});
+export const resolveDequeueBatchOptions = noLeaseWithAutoAck(
+  resolver<ResolvedDequeueBatchOptions>("dequeueBatch()", {
+    ...DEQUEUE,
+    max: required(integer("max", 1, DEQUEUE_BATCH_MAX)),
+  }),
+);
+
+export interface ResolvedReleaseOptions extends ResolvedCommitOptions {
+  readonly to: "head" | "tail";
+}
+
+const RELEASE: Table<ResolvedReleaseOptions> = { ...COMMIT, to: choice("to", ["head", "tail"], "head") };
+
+export const resolveReleaseOptions = resolver("release()", RELEASE);
+export const resolveTransactionReleaseOptions = resolver(
+  "release() in a transaction",
+  without<ResolvedReleaseOptions, "durability">(RELEASE, "durability"),
+);
 
 export interface ResolvedNackOptions extends ResolvedCommitOptions {
   /** `undefined`: the queue's backoff. */

@@ -5,7 +5,7 @@
 
 import { assert, VarveError } from "../api/errors.js";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
-import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
+import { type Run, SEGMENT_HEADER_BYTES, type Segment, segmentPath } from "../storage/segment.js";
 import type { NewSection, Snapshot, SnapshotSection } from "../storage/snapshot.js";
 import { type Gap, Stream } from "../storage/stream.js";
 import type { LogTime, QueueKinds, QueueState } from "./queue-state.js";
@@ -29,7 +29,7 @@ interface CapturedStream {
   readonly head: number;
   readonly next: number;
   readonly lastTimestamp: number;
-  readonly gaps: readonly Gap[];
+  gaps: readonly Gap[];
 }
 
 /** A queue as of one log sequence number. */
@@ -266,7 +266,8 @@ export class Catalog {
   newShared(): Segment {
     const sharedId = ++this.lastSharedId;
     const directory = `${this.#directory}/shared`;
-    return { path: this.sharedPath(sharedId), directory, sharedId, bytes: 0, dirty: true, unnamed: true, runs: 0 };
+    const path = this.sharedPath(sharedId);
+    return { path, directory, sharedId, edition: 0, bytes: 0, dirty: true, unnamed: true, runs: 0 };
   }
 
   #folder(kind: number, name: string): string {
@@ -303,6 +304,7 @@ export class Catalog {
         path,
         directory,
         sharedId,
+        edition: 0,
         bytes,
         dirty: false,
         unnamed: false,
@@ -335,8 +337,11 @@ export class Catalog {
     for (let count = input.varint(); count > 0; count--) gaps.push({ from: input.varint(), to: input.varint() });
     const stream = new Stream(id, queueDirectory, folder, head, next, lastTimestamp, gaps);
     const { directory } = stream;
+    stream.cleanTo = input.varint();
+    stream.tombstonesFrom = input.varint();
     for (let count = input.varint(); count > 0; count--) {
       const sharedId = input.varint();
+      const edition = input.varint();
       const position = input.varint();
       const bytes = input.varint();
       const first = input.varint();
@@ -348,9 +353,10 @@ export class Catalog {
       if (segment === undefined) {
         if (sharedId !== 0) throw new MalformedError(`shared segment ${sharedId} is not listed`);
         segment = {
-          path: segmentPath(directory, first),
+          path: segmentPath(directory, first, edition),
           directory,
           sharedId: 0,
+          edition,
           bytes: SEGMENT_HEADER_BYTES + bytes,
           dirty: false,
           unnamed: false,
@@ -403,9 +409,12 @@ function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
       encoder.varint(gap.from);
       encoder.varint(gap.to);
     }
+    encoder.varint(stream.cleanTo);
+    encoder.varint(stream.tombstonesFrom);
     encoder.varint(stream.runs.length);
     for (const run of stream.runs) {
       encoder.varint(run.segment.sharedId);
+      encoder.varint(run.segment.edition);
       encoder.varint(run.position);
       encoder.varint(run.bytes);
       encoder.varint(run.first);
@@ -419,7 +428,7 @@ function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
 }
 
 /** Numbers that stand for a run in a section. */
-const RUN_FIELDS = 8;
+const RUN_FIELDS = 9;
 
 /** What a section body says of a queue, without its runs: they may not be there any more. */
 export interface SectionParts {
@@ -448,14 +457,12 @@ export function readSection(body: Buffer): SectionParts {
       lastTimestamp: input.varint(),
     };
     const gaps = Array.from({ length: input.varint() }, () => ({ from: input.varint(), to: input.varint() }));
+    input.varint(); // what compaction has got to
+    input.varint();
     for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
     return { ...numbers, gaps };
   });
   return { state, streams };
-}
-
-export function segmentPath(directory: string, baseOffset: number): string {
-  return `${directory}/${String(baseOffset).padStart(20, "0")}.seg`;
 }
 
 function key(kind: number, name: string): string {

@@ -14,6 +14,7 @@
  */
 
 import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
+import type { Run } from "../storage/segment.js";
 import {
   encodeSnapshot,
   isSnapshotName,
@@ -21,7 +22,7 @@ import {
   snapshotPath,
   writeFileAtomically,
 } from "../storage/snapshot.js";
-import type { BatchRef, Stream } from "../storage/stream.js";
+import { type BatchRef, type Gap, type Stream, withGap } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { CapturedQueue } from "./catalog.js";
 import type { Engine } from "./engine.js";
@@ -38,6 +39,23 @@ const SMALL_STREAMS_MIN = 16;
 const RETRY_MS = 1000;
 /** An index of fewer bytes of batches than this is rebuilt faster than it is read. */
 const STORED_INDEX_BYTES_MIN = 1024 * 1024;
+
+/** A rewritten run, durable, and those that it takes the place of: neighbours, and all of them sealed. */
+export interface Replacement {
+  readonly replaced: readonly Run[];
+  /** Undefined when nothing is left of them. */
+  readonly run: Run | undefined;
+}
+
+/** Replacements that take effect together. */
+interface Rewritten {
+  readonly stream: Stream;
+  readonly replacements: readonly Replacement[];
+  /** Called when they have taken effect in memory. */
+  readonly published: () => void;
+  /** Told whether they are durable; false when the old runs were no longer there. */
+  readonly settle: (done: boolean) => void;
+}
 
 /** The directory as of the border between two log files. */
 interface Capture {
@@ -63,6 +81,11 @@ export class Checkpointer {
   #retryTimer: { cancel(): void } | undefined;
   /** Batches were not moved because entries that may not yet be durable say that they are done. */
   #leftOut = false;
+  /** Wait for a checkpoint to put them in their places / for its snapshot to be durable. */
+  #rewritten: Rewritten[] = [];
+  #published: Rewritten[] = [];
+  /** Called after each checkpoint but the last. */
+  onCheckpoint: (() => void) | undefined;
 
   constructor(engine: Engine) {
     this.#engine = engine;
@@ -89,6 +112,28 @@ export class Checkpointer {
       this.#retryLater();
       return false;
     }
+  }
+
+  /**
+   * Has the next checkpoint put rewritten runs in the places of the old ones. Resolves when its snapshot is durable; false
+   * when they were not wanted any more, and the new segments are to be removed by the caller.
+   */
+  publish(stream: Stream, replacements: readonly Replacement[], published: () => void): Promise<boolean> {
+    return new Promise((settle) => {
+      this.#rewritten.push({ stream, replacements, published, settle });
+      if (this.#engine.failure !== undefined) this.withdraw();
+    });
+  }
+
+  /** Gives up on what has been rewritten and is not published. */
+  withdraw(): void {
+    for (const { settle } of this.#rewritten.splice(0)) settle(false);
+    for (const { settle } of this.#published.splice(0)) settle(true);
+  }
+
+  /** Whether a file has been begun, or is to be removed, by a checkpoint that is not yet completed. */
+  uses(path: string): boolean {
+    return this.#writer.uses(path);
   }
 
   /** Resolves when no checkpoint is under way. */
@@ -145,6 +190,7 @@ export class Checkpointer {
     } catch (error) {
       if (isNoSpace(error) || isNoDescriptor(error)) this.#retryLater();
       else this.#engine.fail("the checkpoint", error);
+      this.withdraw();
     }
   }
 
@@ -164,7 +210,10 @@ export class Checkpointer {
 
   async #checkpoint(captured: Capture, closing: boolean): Promise<void> {
     const engine = this.#engine;
-    if (engine.failure !== undefined) return;
+    if (engine.failure !== undefined) {
+      this.withdraw();
+      return;
+    }
     const files = engine.wal.files.filter((file) => file.seq < captured.walSeq);
     for (const { stream, neededFrom } of captured.droppable) {
       for (const run of stream.dropRunsBelow(neededFrom)) this.#writer.letGo(run);
@@ -179,6 +228,7 @@ export class Checkpointer {
       throw error;
     }
     this.#writer.publish();
+    this.#replaceRuns(captured);
     await this.#writer.storeFullIndexes();
     if (closing) await this.#storeIndexes();
     const sections = engine.catalog.sections(captured.queues);
@@ -188,7 +238,57 @@ export class Checkpointer {
     this.#leftOut = false;
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
     engine.checkpointed(captured.lsn, captured.time.elapsedMs);
+    for (const { settle } of this.#published.splice(0)) settle(true);
     await this.#writer.removeGarbage();
+    if (!closing) this.onCheckpoint?.();
+  }
+
+  /** Puts rewritten runs in their places. */
+  #replaceRuns(captured: Capture): void {
+    const streams = new Map(captured.queues.flatMap(({ streams }) => streams).map((each) => [each.stream, each]));
+    for (const rewritten of this.#rewritten.splice(0)) {
+      const { stream, replacements } = rewritten;
+      const place = streams.get(stream);
+      if (place === undefined) {
+        // Read from its section since the capture: the next checkpoint's turn. Or its queue is gone.
+        if (this.#engine.catalog.stream(stream.id) === stream) this.#rewritten.push(rewritten);
+        else rewritten.settle(false);
+        continue;
+      }
+      if (!replacements.every(({ replaced }) => standsTogether(stream, replaced))) {
+        rewritten.settle(false);
+        continue;
+      }
+      for (const replacement of replacements) {
+        const gap = this.#replace(stream, replacement);
+        if (gap !== undefined) place.gaps = withGap(place.gaps, gap);
+      }
+      // What was left out may be so because of entries that are not durable yet.
+      this.#leftOut = true;
+      rewritten.published();
+      this.#published.push(rewritten);
+    }
+  }
+
+  /** Puts a run in the place of those that are still there; returns the offsets at which nothing is left. */
+  #replace(stream: Stream, { replaced, run }: Replacement): Gap | undefined {
+    const still = replaced.filter((each) => stream.runs.includes(each));
+    const [oldest] = still;
+    if (oldest === undefined) {
+      if (run !== undefined) this.#writer.letGo(run);
+      return undefined;
+    }
+    stream.rewrites++;
+    stream.runs.splice(stream.runs.indexOf(oldest), still.length, ...(run === undefined ? [] : [run]));
+    stream.bytes += run?.bytes ?? 0;
+    for (const each of still) {
+      stream.bytes -= each.bytes;
+      this.#writer.letGo(each);
+    }
+    if (run !== undefined) return undefined;
+    const gap = { from: oldest.first, to: still[still.length - 1]!.next };
+    stream.addGap(gap);
+    return gap;
   }
 
   async #writeSnapshot(
@@ -268,6 +368,15 @@ export class Checkpointer {
       }
     }
   }
+}
+
+/** Whether runs are a stream's still, next to each other, except for the oldest ones that it has dropped. */
+function standsTogether(stream: Stream, runs: readonly Run[]): boolean {
+  const dropped = runs.findIndex((run) => stream.runs.includes(run));
+  if (dropped < 0) return runs.every((run) => run.next <= stream.head);
+  const at = stream.runs.indexOf(runs[dropped]!);
+  if (dropped > 0 && at > 0) return false;
+  return runs.slice(dropped).every((run, index) => stream.runs[at + index] === run);
 }
 
 function add(byStream: Map<Stream, BatchRef[]>, ref: BatchRef): void {

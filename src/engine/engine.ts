@@ -39,6 +39,7 @@ import { ENTRY_HEADER_BYTES, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
 import type { LogTime } from "./queue-state.js";
+import type { Rewriter } from "./rewriter.js";
 
 /** Log files in use at once; past it, changes wait for the checkpoint to catch up. */
 export const WAL_FILES_MAX = 4;
@@ -128,6 +129,8 @@ export class Engine implements ReaderContext {
   snapshotBytes: number;
   /** Set by the checkpointer: told when the log has moved on to a new file. */
   onRotate: (() => void) | undefined;
+  /** Set by the rewriter. */
+  rewriter: Rewriter | undefined;
 
   readonly #elapsedBase: number;
   /**

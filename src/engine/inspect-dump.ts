@@ -298,8 +298,11 @@ function showBody({ kind, body }: SnapshotSection, describer: QueueDescriber): o
     next: input.varint(),
     lastTimestamp: input.varint(),
     gaps: Array.from({ length: input.varint() }, () => ({ from: input.varint(), to: input.varint() })),
+    cleanTo: input.varint(),
+    tombstonesFrom: input.varint(),
     runs: Array.from({ length: input.varint() }, () => ({
       sharedId: input.varint(),
+      edition: input.varint(),
       position: input.varint(),
       bytes: input.varint(),
       first: input.varint(),

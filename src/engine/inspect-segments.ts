@@ -135,15 +135,17 @@ async function checkRun(inspection: SegmentInspection, window: FileWindow, owned
     }
     const { header, position, at } = found.batch;
     const offsets = [header.baseOffset, header.baseOffset + header.span - 1] as const;
-    const reason = walkRecords(window.buffer, at, header, (record) => owned.checkRecord(record));
     const early = header.timestamp < lastTimestamp ? "its records are older than those before" : undefined;
+    const reason = walkRecords(window.buffer, at, header, (record) => {
+      lastTimestamp = record.timestamp;
+      return owned.checkRecord(record);
+    });
     if ((reason ?? early) !== undefined) findings.problem(path, position, (reason ?? early)!, queue, offsets);
     const padding = await paddingProblem(window, found.batch);
     if (padding !== undefined) findings.problem(path, position + header.bytes, padding, queue);
     owned.covers(header.baseOffset, header.baseOffset + header.span);
     index?.pass(header.baseOffset, position, header.timestamp);
     count += header.count;
-    lastTimestamp = header.timestamp;
   }
   findings.records += count;
   if (!damaged) {

@@ -10,7 +10,7 @@ import { isVarveError } from "../api/errors.js";
 import { batchFileBytes, type RecordCursor, readBatchHeader } from "../storage/batch.js";
 import { Decoder, MalformedError } from "../storage/bytes.js";
 import type { Disk } from "../storage/disk.js";
-import type { Segment } from "../storage/segment.js";
+import { isOwnSegmentName, type Segment } from "../storage/segment.js";
 import { decodeSnapshot, isSnapshotName, PREVIOUS_SNAPSHOT, type Snapshot, snapshotPath } from "../storage/snapshot.js";
 import type { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
@@ -471,7 +471,7 @@ class DirectoryInspection {
     const visit = (folder: string, queue: string | undefined, depth: number): void => {
       for (const name of this.#list(folder).sort()) {
         const path = `${folder}/${name}`;
-        if (/^\d{20}\.seg$/.test(name)) found.push({ path, queue });
+        if (isOwnSegmentName(name)) found.push({ path, queue });
         else if (depth > 0) visit(path, queue, depth - 1);
       }
     };
@@ -549,7 +549,8 @@ class DirectoryInspection {
       if (this.#named.has(path)) continue;
       if (path === `${this.#directory}/snap/${PREVIOUS_SNAPSHOT}`) continue;
       if (path === `${this.#directory}/wal/${FAILED_MARK}`) findings.note(`${path}: a write or sync of the log failed`);
-      else if (/^\d+\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name)) findings.note(`${path}: nothing refers to it`);
+      else if (/^\d+(?:-\d+)?\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name))
+        findings.note(`${path}: nothing refers to it`);
       else if (depth > 0 && this.#isFolder(path)) this.#noteFiles(path, depth - 1);
       else findings.note(`${path}: not of varve`);
     }

@@ -1,5 +1,6 @@
 import type { Decoder, Encoder } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
+import type { Rewriter } from "./rewriter.js";
 
 /** When something was logged: elapsed time of the directory (only runs while it is open) and the wall clock. */
 export interface LogTime {
@@ -31,6 +32,13 @@ export interface QueueState {
   resume(last: LogTime, now: LogTime): void;
   /** Takes on a stream that the queue has got since it was made; its folder says what for. */
   addStream(stream: Stream): void;
+  /**
+   * Work on what stands in segments, in the background; asked for after each checkpoint. Undefined when there is none to
+   * be done now.
+   */
+  upkeep?(rewriter: Rewriter): Promise<void> | undefined;
+  /** Wall clock time at which there will be some, whether or not there is a checkpoint. */
+  upkeepDue?(): number | undefined;
   /** Ends waits and timers. */
   close(error: Error): void;
 }

@@ -25,6 +25,7 @@ import { keepCopy } from "./damaged.js";
 import { foreignNotes, readMarker } from "./directory.js";
 import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
 import { FIRST_QUEUE_OP, type LogTime, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
+import { Rewriter } from "./rewriter.js";
 
 /** Bytes of the smallest record. */
 const RECORD_BYTES_MIN = 6;
@@ -105,6 +106,7 @@ export async function openDirectory(
     await beginLog(engine, header, seqMax + 1);
     await wal.sync();
     const checkpointer = new Checkpointer(engine);
+    new Rewriter(engine, checkpointer);
     let covered = true;
     if (sources.length > 0) {
       covered = await checkpointer.checkpointNow();

@@ -92,7 +92,12 @@ export async function surveyStretch(
       const { header, position, at } = found.batch;
       const last = pieces[pieces.length - 1];
       const early = last?.streamId === header.streamId && header.timestamp < last.lastTimestamp;
-      if (early || walkRecords(window.buffer, at, header, (record) => check(record, header.streamId)) !== undefined) {
+      let lastTimestamp = header.timestamp;
+      const visit = (record: RecordCursor) => {
+        lastTimestamp = record.timestamp;
+        return check(record, header.streamId);
+      };
+      if (early || walkRecords(window.buffer, at, header, visit) !== undefined) {
         sound = false;
         continue;
       }
@@ -104,7 +109,7 @@ export async function surveyStretch(
         last.bytes += bytes;
         last.next = next;
         last.count += header.count;
-        last.lastTimestamp = header.timestamp;
+        last.lastTimestamp = lastTimestamp;
         const range = last.covered[last.covered.length - 1]!;
         if (range.to === header.baseOffset) range.to = next;
         else last.covered.push({ from: header.baseOffset, to: next });
@@ -117,7 +122,7 @@ export async function surveyStretch(
           next,
           count: header.count,
           firstTimestamp: header.timestamp,
-          lastTimestamp: header.timestamp,
+          lastTimestamp,
           covered: [{ from: header.baseOffset, to: next }],
         });
       }

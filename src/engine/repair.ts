@@ -19,7 +19,14 @@ import { batchFileBytes, type RecordCursor, readBatchHeader } from "../storage/b
 import { align8, Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import type { Disk } from "../storage/disk.js";
 import { FileCache } from "../storage/file-cache.js";
-import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
+import {
+  editionOf,
+  isOwnSegmentName,
+  type Run,
+  SEGMENT_HEADER_BYTES,
+  type Segment,
+  segmentPath,
+} from "../storage/segment.js";
 import {
   isSnapshotName,
   PREVIOUS_SNAPSHOT,
@@ -33,7 +40,7 @@ import { indexPath } from "../storage/stream-reader.js";
 import { FAILED_MARK, newWalFile, Wal, type WalFile } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
-import { Catalog, readSection, type SectionParts, segmentPath } from "./catalog.js";
+import { Catalog, readSection, type SectionParts } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
 import { folderOf, keepCopy, keptPath, syncUpTo } from "./damaged.js";
 import { FORMAT, MARKER } from "./directory.js";
@@ -548,15 +555,18 @@ export class DirectoryRepair {
       const hint = `${path.slice(0, -".seg".length)}.idx`;
       if (this.#disk.size(hint) !== undefined) this.#toMove.add(hint);
     }
-    // Of two that begin together, the longer one was written later.
-    found.sort((a, b) => a.piece.first - b.piece.first || b.piece.next - a.piece.next);
+    // Of two that begin together, the longer one was written later, and of two that end together, the later edition.
+    const edition = ({ path }: FoundPiece) => editionOf(path);
+    found.sort((a, b) => a.piece.first - b.piece.first || b.piece.next - a.piece.next || edition(b) - edition(a));
     for (const each of found) await this.#addPiece(state, stream, each);
     const [oldest] = stream.runs;
     if (oldest !== undefined) stream.head = Math.max(stream.head, oldest.first);
   }
 
   #namesOwn(path: string, stream: Stream, piece: Piece): boolean {
-    return piece.position === SEGMENT_HEADER_BYTES && path === segmentPath(stream.directory, piece.first);
+    return (
+      piece.position === SEGMENT_HEADER_BYTES && path === segmentPath(stream.directory, piece.first, editionOf(path))
+    );
   }
 
   async #addPiece(state: QueueState, stream: Stream, { path, piece, shared, stays }: FoundPiece): Promise<void> {
@@ -1045,7 +1055,7 @@ export class DirectoryRepair {
       streamFolder,
     );
     return this.#list(folder)
-      .filter((each) => /^\d{20}\.seg$/.test(each))
+      .filter(isOwnSegmentName)
       .sort()
       .map((each) => `${folder}/${each}`);
   }
@@ -1115,6 +1125,7 @@ function ownSegment(stream: Stream, path: string, bytes: number): Segment {
     path,
     directory: stream.directory,
     sharedId: 0,
+    edition: editionOf(path),
     bytes: SEGMENT_HEADER_BYTES + bytes,
     dirty: false,
     unnamed: false,
@@ -1123,7 +1134,8 @@ function ownSegment(stream: Stream, path: string, bytes: number): Segment {
 }
 
 function newSharedSegment(directory: string, path: string, sharedId: number, bytes: number): Segment {
-  return { path, directory: `${directory}/shared`, sharedId, bytes, dirty: false, unnamed: false, runs: 0 };
+  const edition = 0;
+  return { path, directory: `${directory}/shared`, sharedId, edition, bytes, dirty: false, unnamed: false, runs: 0 };
 }
 
 /** The run that pieces, one behind another, make. */

@@ -14,10 +14,10 @@ import {
   SEGMENT_HEADER_BYTES,
   type Segment,
   SparseIndex,
+  segmentPath,
 } from "../storage/segment.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
-import { segmentPath } from "./catalog.js";
 import type { Engine } from "./engine.js";
 
 /** A run as it will be. */
@@ -64,11 +64,15 @@ export class SegmentWriter {
   ): Promise<void> {
     for (let from = 0; from < refs.length; ) {
       const staged = await this.#stage(stream, refs[from]!);
-      let space = this.#engine.options.segmentBytes - staged.run.position - staged.bytes;
+      const { position, firstTimestamp } = staged.run;
+      const extent = { position, firstTimestamp, bytes: staged.bytes, count: staged.count };
       let to = from;
       // At least one: a batch may be larger than a segment is meant to be.
-      do space -= batchFileBytes(refs[to++]!.bytes);
-      while (to < refs.length && space >= batchFileBytes(refs[to]!.bytes));
+      do {
+        const { bytes, count } = refs[to++]!;
+        extent.bytes += batchFileBytes(bytes);
+        extent.count += count;
+      } while (to < refs.length && this.#fits(stream, extent, refs[to]!));
       await this.#appendTo(staged, refs.slice(from, to), buffer, positionOf);
       from = to;
     }
@@ -109,13 +113,14 @@ export class SegmentWriter {
       list = [];
       this.#staged.set(stream, list);
     }
-    const { segmentBytes } = this.#engine.options;
-    const fits = (run: Run, bytes: number) => run.position + bytes + batchFileBytes(first.bytes) <= segmentBytes;
     const last = list[list.length - 1];
-    if (last !== undefined && fits(last.run, last.bytes)) return last;
+    if (last !== undefined) {
+      const { position, firstTimestamp } = last.run;
+      if (this.#fits(stream, { position, firstTimestamp, bytes: last.bytes, count: last.count }, first)) return last;
+    }
     const run = stream.runs[stream.runs.length - 1];
-    if (last === undefined && run !== undefined && run.segment.sharedId === 0) {
-      if (fits(run, run.bytes)) {
+    if (last === undefined && run !== undefined && run.segment.sharedId === 0 && run.next > stream.sealedTo) {
+      if (this.#fits(stream, run, first)) {
         this.#continue(run.segment);
         const { bytes, next, count, lastTimestamp } = run;
         list.push({ run, isNew: false, bytes, next, count, lastTimestamp, refs: [] });
@@ -137,6 +142,17 @@ export class SegmentWriter {
     const staged = { run: begun, isNew: true, bytes: 0, next: 0, count: 0, lastTimestamp: 0, refs: [] };
     list.push(staged);
     return staged;
+  }
+
+  /** Whether a run of a stream's own segment goes on with a batch, rather than that a new segment is begun. */
+  #fits(
+    { roll }: Stream,
+    run: Pick<Run, "position" | "bytes" | "count" | "firstTimestamp">,
+    { bytes, count, timestamp }: BatchRef,
+  ): boolean {
+    const end = run.position + run.bytes + batchFileBytes(bytes);
+    if (end > Math.min(this.#engine.options.segmentBytes, roll.bytes)) return false;
+    return run.count + count <= roll.records && timestamp - run.firstTimestamp <= roll.ageMs;
   }
 
   /** Has `publish` make a change that is not an append. */
@@ -189,10 +205,10 @@ export class SegmentWriter {
   }
 
   /** A new segment for one stream. */
-  async createOwn(stream: Stream, baseOffset: number): Promise<Segment> {
+  async createOwn(stream: Stream, baseOffset: number, edition = 0): Promise<Segment> {
     const { directory } = stream;
-    const path = segmentPath(directory, baseOffset);
-    const segment: Segment = { path, directory, sharedId: 0, bytes: 0, dirty: true, unnamed: true, runs: 1 };
+    const path = segmentPath(directory, baseOffset, edition);
+    const segment: Segment = { path, directory, sharedId: 0, edition, bytes: 0, dirty: true, unnamed: true, runs: 1 };
     this.#removeFile(indexPath(segment));
     await this.create(segment, stream.id, baseOffset);
     return segment;
@@ -254,6 +270,17 @@ export class SegmentWriter {
     }
   }
 
+  /** Makes the contents of a segment durable that nothing depends on yet. A failure for want of space is just that. */
+  async syncFile(segment: Segment): Promise<void> {
+    const { files } = this.#engine;
+    const held = files.hold(segment.path);
+    try {
+      await held.file.sync();
+    } finally {
+      files.release(held);
+    }
+  }
+
   /** Makes everything durable that has been written. */
   async sync(): Promise<void> {
     const { files, disk } = this.#engine;
@@ -280,6 +307,12 @@ export class SegmentWriter {
     if (segment.runs > 0) return;
     if (segment.sharedId !== 0) this.#engine.catalog.shared.delete(segment.sharedId);
     this.#garbage.push(segment);
+  }
+
+  /** Whether a file has been begun, or is to be removed, by a checkpoint that is not yet completed. */
+  uses(path: string): boolean {
+    const isThis = (segment: Segment) => segment.path === path;
+    return this.#created.some(isThis) || this.#garbage.some(isThis);
   }
 
   /** Removes the segments that the snapshot which is now durable no longer names. */

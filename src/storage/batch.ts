@@ -4,13 +4,14 @@
  * A batch holds the consecutive records that one stream got in one turn of the event loop. It is encoded once; the
  * same bytes stand in the write-ahead log and later in a segment.
  *
- *   0        4        8           12       16            24            32        36       37        40
+ *   0        4        8           12       16            24            32        36       38        40
  *   +--------+--------+-----------+--------+-------------+-------------+---------+--------+---------+---------...
- *   | crc32  | bytes  | stream id | count  | base offset | timestamp   | span    | format | zero    | records
- *   | u32    | u32    | u32       | u32    | u64         | u64 ms      | u32     | u8     | 3 bytes |
+ *   | crc32  | bytes  | stream id | count  | base offset | timestamp   | span    | format | span    | records
+ *   | u32    | u32    | u32       | u32    | u64         | u64 ms      | u32 low | u16    | u16 high|
  *   +--------+--------+-----------+--------+-------------+-------------+---------+--------+---------+---------...
  *   crc32 covers bytes 4 .. `bytes`. `bytes` counts the header and the records, not the zeros that pad to 8.
- *   `span` is the last record's offset - base offset + 1; with no holes it equals `count`.
+ *   `span` is how many offsets the batch stands for, from the base offset on. As records are first written it equals
+ *   `count`. Where records have been removed since, the batch stands for theirs too: it says that nothing is lost there.
  *
  *   record   u32 bytes (all of the record) | u8 flags | varint timestamp - batch timestamp
  *            [varint offset - base offset]   flag HOLES: otherwise the offset is the previous one + 1
@@ -35,6 +36,9 @@ export const BATCH_HEADER_BYTES = 40;
  */
 export const BATCH_BYTES_TARGET = 96 * 1024;
 const BATCH_FORMAT = 1;
+/** A span is kept in two parts: 32 bits, and 16 more beside the format. */
+const SPAN_LOW = 2 ** 32;
+const SPAN_HIGH_UNIT = 2 ** 16;
 
 const FLAG_KEY = 1;
 const FLAG_HEADERS = 2;
@@ -150,8 +154,8 @@ export function sealBatch(
   putU32(buffer, position + 12, count);
   putU64(buffer, position + 16, baseOffset);
   putU64(buffer, position + 24, timestamp);
-  putU32(buffer, position + 32, span);
-  putU32(buffer, position + 36, BATCH_FORMAT);
+  putU32(buffer, position + 32, span % SPAN_LOW);
+  putU32(buffer, position + 36, BATCH_FORMAT + Math.floor(span / SPAN_LOW) * SPAN_HIGH_UNIT);
   const crc = crc32(buffer, position + 4, end);
   putU32(buffer, position, crc);
   return crc;
@@ -175,6 +179,7 @@ export function batchStreamId(buffer: Uint8Array, position: number): number {
 /** The header at a position, or undefined when what stands there cannot be one. Does not check the checksum. */
 export function readBatchHeader(buffer: Uint8Array, position: number, end: number): BatchHeader | undefined {
   if (end - position < BATCH_HEADER_BYTES) return undefined;
+  const formatAndSpan = getU32(buffer, position + 36);
   const header = {
     crc: getU32(buffer, position),
     bytes: getU32(buffer, position + 4),
@@ -182,7 +187,7 @@ export function readBatchHeader(buffer: Uint8Array, position: number, end: numbe
     count: getU32(buffer, position + 12),
     baseOffset: getU64(buffer, position + 16),
     timestamp: getU64(buffer, position + 24),
-    span: getU32(buffer, position + 32),
+    span: getU32(buffer, position + 32) + Math.floor(formatAndSpan / SPAN_HIGH_UNIT) * SPAN_LOW,
   };
   const sane =
     header.bytes > BATCH_HEADER_BYTES &&
@@ -190,7 +195,7 @@ export function readBatchHeader(buffer: Uint8Array, position: number, end: numbe
     header.count <= header.span &&
     header.baseOffset + header.span <= Number.MAX_SAFE_INTEGER &&
     !Number.isNaN(header.timestamp) &&
-    getU32(buffer, position + 36) === BATCH_FORMAT;
+    formatAndSpan % SPAN_HIGH_UNIT === BATCH_FORMAT;
   return sane ? header : undefined;
 }
 
@@ -289,9 +294,30 @@ export class RecordCursor {
 
   /** A copy of the key. */
   key(): Buffer | undefined {
+    const view = this.keyView();
+    return view && Buffer.from(view);
+  }
+
+  /** A view of the key. */
+  keyView(): Buffer | undefined {
     if ((this.#flags & FLAG_KEY) === 0) return undefined;
     const start = this.#varint(this.#fieldsStart);
-    return Buffer.from(this.buffer.subarray(start, start + this.#value));
+    return this.buffer.subarray(start, start + this.#value);
+  }
+
+  /** Bytes that `copyTo` needs, at most. */
+  get copyBytesMax(): number {
+    return RECORD_FIXED_BYTES_MAX + this.end - this.#fieldsStart;
+  }
+
+  /** Writes the record as one of another batch, and returns the position behind it. */
+  copyTo(target: Buffer, position: number, timestampDelta: number, offsetDelta: number | undefined): number {
+    let at = putVarint(target, position + 5, timestampDelta);
+    if (offsetDelta !== undefined) at = putVarint(target, at, offsetDelta);
+    at += this.buffer.copy(target, at, this.#fieldsStart, this.end);
+    putU32(target, position, at - position);
+    target[position + 4] = (this.#flags & ~FLAG_HOLES) | (offsetDelta === undefined ? 0 : FLAG_HOLES);
+    return at;
   }
 
   headers(): Readonly<Record<string, string>> {

@@ -29,6 +29,8 @@ export interface Segment {
   readonly directory: string;
   /** Number of a shared segment; 0 for a stream's own. */
   readonly sharedId: number;
+  /** How often what stands in a stream's own segment has been rewritten; part of its name. */
+  readonly edition: number;
   /** Bytes that count. */
   bytes: number;
   /** Written to since the last sync. */
@@ -57,7 +59,23 @@ export interface Run {
 
 /** Whether a file is called like a segment: a stream's own, or a shared one. */
 export function isSegmentName(name: string): boolean {
-  return /^(?:\d{20}|\d{16})\.seg$/.test(name);
+  return isOwnSegmentName(name) || /^\d{16}\.seg$/.test(name);
+}
+
+/** Whether a file is called like a stream's own segment. */
+export function isOwnSegmentName(name: string): boolean {
+  return /^\d{20}(?:-[1-9]\d*)?\.seg$/.test(name);
+}
+
+/** Path of a stream's own segment, after the first offset that it stands for. */
+export function segmentPath(directory: string, baseOffset: number, edition: number): string {
+  const name = String(baseOffset).padStart(20, "0");
+  return `${directory}/${edition === 0 ? name : `${name}-${edition}`}.seg`;
+}
+
+/** The edition that a path of a stream's own segment says. */
+export function editionOf(path: string): number {
+  return Number(/-(\d+)\.seg$/.exec(path)?.[1] ?? 0);
 }
 
 export function encodeSegmentHeader(streamId: number, baseOffset: number, directoryId: string): Buffer {

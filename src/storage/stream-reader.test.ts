@@ -15,6 +15,7 @@ function scene(whileRead: (stream: Stream, files: FileCache) => void) {
     path: PATH,
     directory: stream.directory,
     sharedId: 0,
+    edition: 0,
     bytes: 1064,
     dirty: false,
     unnamed: false,

@@ -511,7 +511,12 @@ export class StreamReader {
 }
 
 export function indexPath(segment: Segment): string {
-  return `${segment.path.slice(0, -".seg".length)}.idx`;
+  return indexPathOf(segment.path);
+}
+
+/** Path of the index of the segment at a path. */
+export function indexPathOf(path: string): string {
+  return `${path.slice(0, -".seg".length)}.idx`;
 }
 
 /** A header that can be the next batch of a stream: its own, in order, within what the run holds. */

@@ -69,6 +69,14 @@ export class Stream {
   bytes = 0;
   gaps: Gap[];
   runs: Run[] = [];
+  /** Times that runs have been replaced by rewritten ones in this life. */
+  rewrites = 0;
+  /** Runs that end at or below this take no further batches. */
+  sealedTo = 0;
+  /** Below this, compaction has left no key twice. */
+  cleanTo = 0;
+  /** Time of the oldest tombstone below `cleanTo`; 0 when there is none. */
+  tombstonesFrom = 0;
   /** A ring would save the occasional copy; checkpoints empty this in long strides anyway. */
   recent: BatchRef[] = [];
   roll: SegmentRoll = NO_ROLL;
@@ -121,19 +129,50 @@ export class Stream {
     this.visible = this.next;
   }
 
+  /** Notes that nothing stands in [from, to) any more. */
+  addGap(gap: Gap): void {
+    this.gaps = withGap(this.gaps, gap);
+  }
+
   trimTo(offset: number): void {
     if (offset <= this.head) return;
     this.head = offset;
     this.gaps = this.gaps.filter((gap) => gap.to > offset);
   }
 
-  /** Offsets in [from, to) that were given to records; holes made by compaction count as records. */
+  /** Offsets in [from, to) that were given to records; those that have been removed since count as well. */
   recordsBetween(from: number, to: number): number {
     let records = Math.max(0, to - from);
     for (const gap of this.gaps) {
       records -= Math.max(0, Math.min(gap.to, to) - Math.max(gap.from, from));
     }
     return records;
+  }
+
+  /**
+   * Records in [from, to). Exact, except where a bound cuts a run that records have been removed from: then they are
+   * taken to be spread evenly. Reads nothing.
+   */
+  recordsLeft(from: number, to: number): number {
+    if (this.rewrites === 0 && this.cleanTo === 0) return this.recordsBetween(from, to);
+    let records = 0;
+    let at = from;
+    for (let index = firstEndingBehind(this.runs, from); index < this.runs.length; index++) {
+      const run = this.runs[index]!;
+      if (run.first >= to) break;
+      const start = Math.max(at, run.first);
+      const end = Math.min(run.next, to);
+      const whole = start === run.first && end === run.next;
+      records += whole ? run.count : this.#recordsOfPart(run, start, end);
+      at = run.next;
+    }
+    return records + this.recordsBetween(Math.max(at, this.runs[this.runs.length - 1]?.next ?? 0), to);
+  }
+
+  #recordsOfPart(run: Run, from: number, to: number): number {
+    const given = this.recordsBetween(run.first, run.next);
+    const part = this.recordsBetween(from, to);
+    return run.count >= given ? part : Math.round((run.count * part) / given);
   }
 
   /** The first record offset at or above one, jumping over gaps. */
@@ -177,6 +216,22 @@ export class Stream {
     for (const run of dropped) this.bytes -= run.bytes;
     return dropped;
   }
+}
+
+/** Gaps, in order, with one more; what touches becomes one. */
+export function withGap(gaps: readonly Gap[], { from, to }: Gap): Gap[] {
+  const merged = { from, to };
+  const before: Gap[] = [];
+  const behind: Gap[] = [];
+  for (const gap of gaps) {
+    if (gap.to < from) before.push(gap);
+    else if (gap.from > to) behind.push(gap);
+    else {
+      merged.from = Math.min(merged.from, gap.from);
+      merged.to = Math.max(merged.to, gap.to);
+    }
+  }
+  return [...before, merged, ...behind];
 }
 
 function firstEndingBehind(items: readonly { readonly next: number }[], offset: number): number {
