@@ -5,8 +5,9 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
+import { type Consumer, ConsumerOp } from "./consumer.js";
+import type { Lane } from "./lane.js";
 import { decodeTaskAttributes, encodeTaskAttributes } from "./task-record.js";
-import { TaskOp, type TaskState } from "./task-state.js";
 
 /** Dead letters moved or deleted by one commit, at most, and the bytes of their records, about. */
 const CHUNK_LETTERS = 256;
@@ -15,18 +16,19 @@ const CHUNK_BYTES = 1024 * 1024;
 /** A dead letter on its way back to its queue. */
 interface Redriven {
   readonly offset: number;
+  readonly lane: number;
   readonly parts: RecordParts;
 }
 
 /** The dead letters of an embedded task queue. */
 export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   readonly #engine: Engine;
-  readonly #state: TaskState;
+  readonly #consumer: Consumer;
   readonly #codec: Codec<unknown, O>;
 
-  constructor(engine: Engine, state: TaskState, codec: Codec<never, O>) {
+  constructor(engine: Engine, consumer: Consumer, codec: Codec<never, O>) {
     this.#engine = engine;
-    this.#state = state;
+    this.#consumer = consumer;
     this.#codec = codec as Codec<unknown, O>;
   }
 
@@ -44,14 +46,14 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   async redrive(selection?: DeadSelection): Promise<number> {
     const selected = resolveDeadSelection(selection);
     return await this.#exclusively(async () => {
-      const until = this.#state.deadTasks.next;
+      const until = this.#consumer.dead.stream?.next ?? 0;
       let moved = 0;
       for (let from = 0; ; ) {
         const chunk: Redriven[] = [];
         let bytes = 0;
         await this.#select(selected, moved, from, until, (record) => {
           const parts = redrivenParts(record);
-          chunk.push({ offset: record.offset, parts });
+          chunk.push({ offset: record.offset, lane: laneOf(record), parts });
           bytes += recordBytesMax(parts);
           return chunk.length < CHUNK_LETTERS && bytes < CHUNK_BYTES;
         });
@@ -68,7 +70,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     const selected = resolveDeadSelection(selection);
     return await this.#exclusively(async () => {
       if (selected.ids === undefined && selected.limit === undefined) return await this.#purgeAll();
-      const until = this.#state.deadTasks.next;
+      const until = this.#consumer.dead.stream?.next ?? 0;
       let purged = 0;
       for (let from = 0; ; ) {
         const offsets: number[] = [];
@@ -93,7 +95,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   #exclusively(run: () => Promise<number>): Promise<number> {
     this.#engine.checkOpen();
-    return this.#engine.finishing(this.#state.exclusively(run));
+    return this.#engine.finishing(this.#consumer.dead.exclusively(run));
   }
 
   /** Visits selected letters with offsets in [from, until) until the visitor has enough. `done` count against the limit. */
@@ -116,12 +118,14 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   }
 
   async #redriveChunk(chunk: readonly Redriven[], bytes: number): Promise<void> {
-    const state = this.#state;
+    const consumer = this.#consumer;
     const offsets = chunk.map((letter) => letter.offset);
+    const lanes = new Map<number, Lane>();
+    for (const { lane } of chunk) if (!lanes.has(lane)) lanes.set(lane, consumer.host.openLane(consumer, lane));
     const stage = () => {
-      for (const { parts } of chunk) this.#engine.append(state.tasks, parts);
+      for (const { lane, parts } of chunk) this.#engine.append(lanes.get(lane)!.stream, parts);
     };
-    await this.#remove(offsets, bytes, chunk.length, stage, () => state.wakeReceivers());
+    await this.#remove(offsets, bytes, chunk.length, stage, () => consumer.delivery.wake());
   }
 
   #remove(
@@ -133,18 +137,18 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   ): Promise<void> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
-      const state = this.#state;
-      const metaBytes = OPERATION_HEADER_BYTES + (offsets.length + 1) * VARINT_BYTES_MAX;
+      const consumer = this.#consumer;
+      const metaBytes = OPERATION_HEADER_BYTES + (offsets.length + 2) * VARINT_BYTES_MAX;
       engine.begin(bulkBytes, records, metaBytes, records === 0);
       stage();
-      const output = engine.operation(TaskOp.Exhume, state.id);
+      const output = consumer.operation(ConsumerOp.Exhume);
       output.varint(offsets.length);
       for (const offset of offsets) output.varint(offset);
       engine.endOperation();
       engine.add({
         durability: engine.options.durability,
         apply: () => {
-          state.exhume(offsets);
+          consumer.dead.exhume(offsets);
           applied();
         },
         settle: resolve,
@@ -156,17 +160,17 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   #purgeAll(): Promise<number> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
-      const state = this.#state;
-      engine.begin(0, 0, OPERATION_HEADER_BYTES + VARINT_BYTES_MAX, true);
-      const until = state.deadTasks.staged;
-      engine.operation(TaskOp.Purge, state.id).varint(until);
+      const { dead } = this.#consumer;
+      engine.begin(0, 0, OPERATION_HEADER_BYTES + 2 * VARINT_BYTES_MAX, true);
+      const until = dead.stream?.staged ?? 0;
+      this.#consumer.operation(ConsumerOp.Purge).varint(until);
       engine.endOperation();
       let purged = 0;
       engine.add({
         durability: engine.options.durability,
         apply: () => {
-          purged = state.deadCount;
-          state.purgeBelow(until);
+          purged = dead.count;
+          dead.purgeBelow(until);
         },
         settle: () => resolve(purged),
         fail: reject,
@@ -176,10 +180,11 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   /** Visits the letters at or above an offset, oldest first, until the visitor has enough. */
   async #each(from: number, visit: (record: RecordCursor) => boolean): Promise<void> {
-    const { deadTasks, exhumed } = this.#state;
-    const reader = new StreamReader(deadTasks, this.#engine, from);
+    const { stream, exhumed } = this.#consumer.dead;
+    if (stream === undefined) return;
+    const reader = new StreamReader(stream, this.#engine, from);
     for (;;) {
-      const found = reader.next(deadTasks.visible);
+      const found = reader.next(stream.visible);
       if (found === "end") return;
       if (found === "load") await reader.load();
       else if (!exhumed.has(reader.record.offset) && !visit(reader.record)) return;
@@ -211,18 +216,23 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   }
 }
 
+function laneOf(record: RecordCursor): number {
+  return decodeTaskAttributes(record.attributes()).lane;
+}
+
 function idOf(record: RecordCursor): string {
   return decodeTaskAttributes(record.attributes()).death?.id ?? "";
 }
 
 /** The task again: as it was enqueued, with its history, its attempts counted from the start. */
 function redrivenParts(record: RecordCursor): RecordParts {
-  const { limit, failures, death } = decodeTaskAttributes(record.attributes());
-  const origin = death === undefined ? undefined : { offset: Number(death.id), timestamp: death.enqueuedAt };
+  const attributes = decodeTaskAttributes(record.attributes());
+  const { death } = attributes;
+  const origin = death === undefined ? undefined : { id: death.id, timestamp: death.enqueuedAt };
   return {
     payload: record.payload(),
     key: record.key(),
     headers: record.headers(),
-    attributes: encodeTaskAttributes({ limit, failures, death: undefined, origin }),
+    attributes: encodeTaskAttributes({ ...attributes, death: undefined, origin, lane: 0 }),
   };
 }

@@ -3,6 +3,8 @@
 import type { QueueDescriber } from "../engine/inspect-dump.js";
 import { showBytes } from "../engine/inspect-dump.js";
 import { Decoder, MalformedError } from "../storage/bytes.js";
+import { ConsumerOp, isConsumerOp } from "./consumer.js";
+import { GroupType } from "./group.js";
 import { KIND, kindName } from "./kinds.js";
 import { Ledger, TaskPhase } from "./ledger.js";
 import { LogOp } from "./log-state.js";
@@ -13,6 +15,7 @@ export const describer: QueueDescriber = {
   kindName,
 
   operation(code: number, kind: number | undefined, fields: Decoder): object {
+    if (isConsumerOp(code)) return consumerOperation(code, fields);
     const known = kind ?? guessKind(code, fields);
     return known === KIND.log ? logOperation(code, fields) : taskOperation(code, fields);
   },
@@ -27,32 +30,41 @@ export const describer: QueueDescriber = {
   },
 
   state(kind: number, input: Decoder): object {
-    if (kind !== KIND.task) return {};
+    if (kind === KIND.log) return logState(input);
     const config = parse(input.string());
-    const ledger = Ledger.decode(input);
+    const lanes = list(input, () => lane(input));
     const exhumed = list(input, () => input.varint());
-    const outstanding = [...ledger.outstanding.values()].map((task) => ({
-      offset: task.offset,
-      phase: phaseName(task.phase),
-      attempt: task.attempt,
-      limit: limitOf(task.limit),
-      at: task.at,
-      clock: task.wall ? "wall" : "elapsed",
-      wallAt: task.wallAt,
-      since: task.since,
-      token: token(task.tokenHigh, task.tokenLow),
-      failures: task.failures,
-    }));
-    const doneAhead = [...ledger.ahead].filter((offset) => !ledger.outstanding.has(offset));
-    return { config, cursor: ledger.cursor, outstanding, doneAhead, exhumed };
+    return { config, lanes, exhumed };
   },
 };
+
+function lane(input: Decoder): object {
+  const number = input.varint();
+  const ledger = Ledger.decode(number, input);
+  const outstanding = [...ledger.outstanding.values()].map((task) => ({
+    offset: task.offset,
+    phase: phaseName(task.phase),
+    attempt: task.attempt,
+    limit: limitOf(task.limit),
+    at: Number.isFinite(task.at) ? task.at : "session",
+    clock: task.wall ? "wall" : "elapsed",
+    wallAt: task.wallAt,
+    since: task.since,
+    token: token(task.tokenHigh, task.tokenLow),
+    bytes: task.bytes,
+    failures: task.failures,
+  }));
+  const doneAhead = [...ledger.ahead].filter((offset) => !ledger.outstanding.has(offset));
+  const { cursor, takenBytes } = ledger;
+  return { lane: number, cursor, takenBytes, outstanding, doneAhead };
+}
 
 /**
  * The kinds count their codes from the same number, and the log does not repeat a queue's kind. The one code that both
  * have is told by its fields: a trim is one varint, a configuration is a JSON object behind its length.
  */
 function guessKind(code: number, fields: Decoder): number {
+  if (code >= LogOp.Configure) return KIND.log;
   if (code !== LogOp.Trim) return KIND.task;
   const ahead = new Decoder(fields.buffer, fields.position, fields.end);
   ahead.varint();
@@ -60,8 +72,46 @@ function guessKind(code: number, fields: Decoder): number {
 }
 
 function logOperation(code: number, fields: Decoder): object {
-  if (code === LogOp.Trim) return { name: "Trim", offset: fields.varint() };
-  throw new MalformedError(`operation ${code} of a log is not known`);
+  switch (code) {
+    case LogOp.Trim:
+      return { name: "Trim", offset: fields.varint() };
+    case LogOp.Configure:
+      return { name: "Configure", config: parse(fields.string()) };
+    case LogOp.CreateGroup:
+      return {
+        name: "CreateGroup",
+        group: fields.varint(),
+        type: groupType(fields.u8()),
+        groupName: fields.string(),
+        position: fields.varint(),
+      };
+    case LogOp.DeleteGroup:
+      return { name: "DeleteGroup", group: fields.varint() };
+    case LogOp.Commit:
+      return { name: "Commit", group: fields.varint(), position: fields.varint() };
+    case LogOp.Seek:
+      return { name: "Seek", group: fields.varint(), position: fields.varint(), lost: fields.varint() };
+    case LogOp.Lose:
+      return { name: "Lose", group: fields.varint(), count: fields.varint() };
+    default:
+      throw new MalformedError(`operation ${code} of a log is not known`);
+  }
+}
+
+function logState(input: Decoder): object {
+  const config = parse(input.string());
+  const lastGroup = input.varint();
+  const groups = list(input, () => {
+    const group = { group: input.varint(), type: groupType(input.u8()), name: input.string() };
+    const position = { committed: input.varint(), activeMs: input.varint(), lost: input.varint() };
+    const missed = input.varint();
+    return { ...group, ...position, missed, missedFrom: missed === 0 ? undefined : input.varint() };
+  });
+  return { config, lastGroup, groups };
+}
+
+function groupType(type: number): string {
+  return Object.entries(GroupType).find(([, value]) => value === type)?.[0] ?? String(type);
 }
 
 function taskOperation(code: number, fields: Decoder): object {
@@ -71,33 +121,47 @@ function taskOperation(code: number, fields: Decoder): object {
     case TaskOp.Schedule:
       return {
         name: "Schedule",
+        lane: fields.varint(),
         tasks: list(fields, () => ({ offset: fields.varint(), delayMs: fields.varint(), wallDueMs: fields.varint() })),
       };
-    case TaskOp.Deliver:
+    default:
+      throw new MalformedError(`operation ${code} of a task queue is not known`);
+  }
+}
+
+function consumerOperation(code: number, fields: Decoder): object {
+  const consumer = fields.varint();
+  const name = Object.entries(ConsumerOp).find(([, each]) => each === code)![0];
+  if (code === ConsumerOp.Exhume) return { name, consumer, deadOffsets: list(fields, () => fields.varint()) };
+  if (code === ConsumerOp.Purge) return { name, consumer, belowDeadOffset: fields.varint() };
+  return { name, consumer, lane: fields.varint(), ...laneOperation(code, fields) };
+}
+
+function laneOperation(code: number, fields: Decoder): object {
+  switch (code) {
+    case ConsumerOp.Deliver:
       return {
-        name: "Deliver",
         leaseMs: fields.varint(),
         tasks: list(fields, () => ({
           offset: fields.varint(),
           attempt: fields.varint(),
           limit: limitOf(fields.varint()),
+          bytes: fields.varint(),
           token: token(fields.u32(), fields.u32()),
         })),
       };
-    case TaskOp.Ack:
-      return { name: "Ack", offsets: list(fields, () => fields.varint()) };
-    case TaskOp.Release:
-      return { name: "Release", offset: fields.varint(), delayMs: fields.varint(), error: fields.string() };
-    case TaskOp.Extend:
-      return { name: "Extend", offset: fields.varint(), leaseMs: fields.varint() };
-    case TaskOp.Bury:
-      return { name: "Bury", offset: fields.varint() };
-    case TaskOp.Exhume:
-      return { name: "Exhume", deadOffsets: list(fields, () => fields.varint()) };
-    case TaskOp.Purge:
-      return { name: "Purge", belowDeadOffset: fields.varint() };
+    case ConsumerOp.Release:
+      return { offset: fields.varint(), delayMs: fields.varint(), error: fields.string() };
+    case ConsumerOp.Extend:
+      return { offset: fields.varint(), leaseMs: fields.varint() };
+    case ConsumerOp.Bury:
+      return { offset: fields.varint() };
+    case ConsumerOp.Take:
+      return { tasks: list(fields, () => ({ offset: fields.varint(), bytes: fields.varint() })) };
+    case ConsumerOp.GiveBack:
+      return { to: fields.varint() === 0 ? "head" : "tail", offsets: list(fields, () => fields.varint()) };
     default:
-      throw new MalformedError(`operation ${code} of a task queue is not known`);
+      return { offsets: list(fields, () => fields.varint()) };
   }
 }
 

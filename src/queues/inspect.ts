@@ -10,10 +10,13 @@ import { MalformedError } from "../storage/bytes.js";
 import { type DirectoryLock, LOCK_FILE, lockDirectory } from "../storage/lock.js";
 import { NodeDisk } from "../storage/node-disk.js";
 import type { Stream } from "../storage/stream.js";
+import type { DeadState } from "./dead-state.js";
 import { describer } from "./inspect-describe.js";
 import { kindName, kinds } from "./kinds.js";
+import type { Lane } from "./lane.js";
 import type { Outstanding } from "./ledger.js";
 import { TaskPhase } from "./ledger.js";
+import { LogState } from "./log-state.js";
 import { decodeTaskAttributes } from "./task-record.js";
 import { TaskState } from "./task-state.js";
 
@@ -112,34 +115,19 @@ export const inspector: QueueInspector = {
   },
 
   stateProblems(state: QueueState): StateProblem[] {
+    if (state instanceof LogState) return logProblems(state);
     if (!(state instanceof TaskState)) return [];
-    const { ledger, tasks, deadTasks, exhumed } = state;
-    const problems: StateProblem[] = [];
-    if (ledger.cursor > tasks.next) {
-      problems.push({ reason: `the cursor stands at ${ledger.cursor}, past the end of the tasks at ${tasks.next}` });
-    }
-    const inAPhase = ledger.leased.size + ledger.ready.size + ledger.waiting;
-    if (inAPhase !== ledger.outstanding.size) {
-      problems.push({
-        reason: `${ledger.outstanding.size} tasks are outstanding, but ${inAPhase} leased, waiting or ready`,
-      });
-    }
-    for (const task of ledger.outstanding.values()) {
-      const reason = taskProblem(task, tasks);
-      if (reason !== undefined) problems.push({ reason, offsets: [task.offset, task.offset] });
-    }
-    for (const offset of exhumed) {
-      if (offset >= deadTasks.head && offset < deadTasks.next) continue;
-      problems.push({ reason: `dead letter ${offset} is noted as gone, but there was never one` });
-    }
-    return problems;
+    return [...state.consumer.lanes.flatMap(laneProblems), ...deadProblems(state.consumer.dead)];
   },
 
   *needed(state: QueueState, stream: Stream): Generator<OffsetRange> {
     if (!(state instanceof TaskState)) {
       yield { from: stream.head, to: stream.next };
-    } else if (stream === state.tasks) {
-      const { cursor, outstanding, ahead } = state.ledger;
+      return;
+    }
+    const lane = state.consumer.lanes.find((each) => each.stream === stream);
+    if (lane !== undefined) {
+      const { cursor, outstanding, ahead } = lane.ledger;
       const behind = [...outstanding.keys()].filter((offset) => offset < cursor);
       for (const offset of behind.sort((a, b) => a - b)) yield { from: offset, to: offset + 1 };
       const done = [...ahead].filter((offset) => !outstanding.has(offset));
@@ -149,6 +137,42 @@ export const inspector: QueueInspector = {
     }
   },
 };
+
+function logProblems({ groups, stream }: LogState): StateProblem[] {
+  const problems: StateProblem[] = [];
+  for (const { name, committed } of groups.values()) {
+    if (committed >= stream.head && committed <= stream.next) continue;
+    problems.push({ reason: `group ${name} stands at ${committed}; the log has ${stream.head} to ${stream.next}` });
+  }
+  return problems;
+}
+
+function laneProblems({ ledger, stream }: Lane): StateProblem[] {
+  const problems: StateProblem[] = [];
+  if (ledger.cursor > stream.next) {
+    problems.push({ reason: `the cursor stands at ${ledger.cursor}, past the end of the tasks at ${stream.next}` });
+  }
+  const inAPhase = ledger.leased.size + ledger.ready.size + ledger.returned.length + ledger.waiting;
+  if (inAPhase !== ledger.outstanding.size) {
+    problems.push({
+      reason: `${ledger.outstanding.size} tasks are outstanding, but ${inAPhase} leased, waiting or ready`,
+    });
+  }
+  for (const task of ledger.outstanding.values()) {
+    const reason = taskProblem(task, stream);
+    if (reason !== undefined) problems.push({ reason, offsets: [task.offset, task.offset] });
+  }
+  return problems;
+}
+
+function deadProblems({ stream, exhumed }: DeadState): StateProblem[] {
+  const problems: StateProblem[] = [];
+  for (const offset of exhumed) {
+    if (stream !== undefined && offset >= stream.head && offset < stream.next) continue;
+    problems.push({ reason: `dead letter ${offset} is noted as gone, but there was never one` });
+  }
+  return problems;
+}
 
 /** [from, to) without the offsets of what is gone. */
 function* without(from: number, to: number, gone: readonly number[]): Generator<OffsetRange> {
@@ -163,7 +187,7 @@ function* without(from: number, to: number, gone: readonly number[]): Generator<
 function taskProblem(task: Outstanding, tasks: Stream): string | undefined {
   if (task.offset >= tasks.next) return `task ${task.offset} is outstanding, but the tasks end at ${tasks.next}`;
   if (task.phase === TaskPhase.Done) return `task ${task.offset} is outstanding and done at once`;
-  if (task.phase === TaskPhase.Ready) return undefined;
+  if (task.phase === TaskPhase.Ready || task.phase === TaskPhase.Returned) return undefined;
   const due = task.phase === TaskPhase.Leased ? "its lease never ends" : "its time never comes";
   if (!(task.at > 0)) return `task ${task.offset}: ${due}`;
   if (task.phase === TaskPhase.Leased && task.attempt < 1) return `task ${task.offset} is leased without an attempt`;

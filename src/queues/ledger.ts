@@ -4,11 +4,12 @@
  * may be done before the cursor gets to it, and is kept in mind until then. So memory follows the work in flight, never
  * the backlog.
  *
- *   leased    handed out; comes back when its time is up
+ *   leased    handed out; comes back when its time is up, or with the end of the session that holds it
  *   waiting   for its time: scheduled, or in backoff after a failure
  *   ready     its time has come; delivered before what is at the cursor
+ *   returned  given back to the head undone; delivered before what is ready, the last one first
  *
- * Changes are made by the operations of task-state.ts, once they are in the log.
+ * Changes are made by the operations of consumer.ts, once they are in the log.
  */
 
 import type { Failure } from "../api/contract.js";
@@ -16,19 +17,20 @@ import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js"
 import { TimeHeap } from "./time-heap.js";
 
 /** On disk, `Done` excepted: append, never renumber. */
-export const TaskPhase = { Done: 0, Leased: 1, Waiting: 2, Ready: 3 } as const;
+export const TaskPhase = { Done: 0, Leased: 1, Waiting: 2, Ready: 3, Returned: 4 } as const;
 export type TaskPhase = (typeof TaskPhase)[keyof typeof TaskPhase];
 
 /** Failures that are kept with a task. */
 export const FAILURES_MAX = 16;
 
 export class Outstanding {
+  readonly ledger: Ledger;
   readonly offset: number;
   phase: TaskPhase = TaskPhase.Leased;
   attempt = 0;
   /** Deliveries allowed: 0 for the queue's rule, else one more than the number (1: unlimited). */
   limit = 0;
-  /** Elapsed time when the lease ends or the task is due; wall clock time if `wall`. */
+  /** Elapsed time when the lease ends (Infinity: with its session) or the task is due; wall clock time if `wall`. */
   at = 0;
   /** Due by the wall clock. */
   wall = false;
@@ -38,13 +40,16 @@ export class Outstanding {
   since = 0;
   tokenHigh = 0;
   tokenLow = 0;
+  /** Payload bytes; 0 until they are known, which is when it is first delivered. */
+  bytes = 0;
   failures: Failure[] | undefined;
   /** Claimed by an operation that is not yet in the log; no other may touch it. */
   reserved = false;
   /** Place in the heap of its clock; -1 when in none. */
   heapIndex = -1;
 
-  constructor(offset: number) {
+  constructor(ledger: Ledger, offset: number) {
+    this.ledger = ledger;
     this.offset = offset;
   }
 
@@ -56,11 +61,15 @@ export class Outstanding {
 }
 
 export class Ledger {
+  /** Number of the lane whose tasks these are. */
+  readonly lane: number;
   /** The next task never delivered. */
   cursor: number;
   readonly outstanding = new Map<number, Outstanding>();
   /** Tasks whose time has come, in the order in which it came. */
   readonly ready = new Set<Outstanding>();
+  /** Tasks given back to the head; the last one comes first. */
+  readonly returned: Outstanding[] = [];
   /** Tasks handed out, longest first. */
   readonly leased = new Set<Outstanding>();
   /** By the end of the lease / by due time, elapsed / by due time, wall clock. */
@@ -69,8 +78,11 @@ export class Ledger {
   readonly byWall = new TimeHeap<Outstanding>();
   /** Offsets from the cursor on that it will pass over: scheduled before they were reached, whatever became of them. */
   readonly ahead = new Set<number>();
+  /** Payload bytes of all tasks that were taken, less those of tasks that were given back. */
+  takenBytes = 0;
 
-  constructor(cursor: number) {
+  constructor(lane: number, cursor: number) {
+    this.lane = lane;
     this.cursor = cursor;
   }
 
@@ -122,13 +134,16 @@ export class Ledger {
 
   /** Postpones a task that was never delivered. */
   schedule(offset: number, at: number, wall: boolean, wallAt: number): void {
-    const task = new Outstanding(offset);
+    const task = new Outstanding(this, offset);
     this.outstanding.set(offset, task);
     if (offset >= this.cursor) this.ahead.add(offset);
     this.#wait(task, at, wall, wallAt);
   }
 
-  /** Hands a task out: one from the cursor, or one that is outstanding and ready. */
+  /**
+   * Hands a task out: one from the cursor, or one that is outstanding and ready.
+   * @param leaseMs 0: until its session ends
+   */
   deliver(task: Outstanding, elapsedMs: number, leaseMs: number): void {
     if (this.outstanding.has(task.offset)) {
       this.#leave(task);
@@ -136,32 +151,66 @@ export class Ledger {
       this.outstanding.set(task.offset, task);
       this.advance(task.offset + 1);
     }
+    this.takenBytes += task.bytes;
     task.phase = TaskPhase.Leased;
     task.since = elapsedMs;
     task.at = elapsedMs + leaseMs;
     task.wall = false;
     this.leased.add(task);
-    this.byLease.add(task);
+    if (leaseMs === 0) task.at = Number.POSITIVE_INFINITY;
+    else this.byLease.add(task);
+  }
+
+  /** Hands a task out and is done with it. */
+  take(task: Outstanding): void {
+    if (this.outstanding.has(task.offset)) {
+      this.finish(task);
+    } else {
+      this.takenBytes += task.bytes;
+      task.phase = TaskPhase.Done;
+      this.advance(task.offset + 1);
+    }
   }
 
   extend(task: Outstanding, at: number): void {
     task.at = at;
-    this.byLease.move(task);
+    if (task.heapIndex < 0) this.byLease.add(task);
+    else this.byLease.move(task);
   }
 
   /** Gives a task back, to be delivered again after `delayMs`. */
   release(task: Outstanding, elapsedMs: number, wallMs: number, delayMs: number): void {
-    this.#leave(task);
-    task.tokenHigh = 0;
-    task.tokenLow = 0;
+    this.#takeBack(task);
     if (delayMs > 0) this.#wait(task, elapsedMs + delayMs, false, wallMs + delayMs);
     else this.#makeReady(task, elapsedMs);
   }
 
+  /** Takes a task back undone, as if it had not been handed out: to the head, or behind the ready ones. */
+  giveBack(task: Outstanding, elapsedMs: number, toHead: boolean): void {
+    this.#takeBack(task);
+    task.attempt--;
+    if (toHead) this.#makeReturned(task, elapsedMs);
+    else this.#makeReady(task, elapsedMs);
+  }
+
   finish(task: Outstanding): void {
+    if (task.phase !== TaskPhase.Leased) this.takenBytes += task.bytes;
     this.#leave(task);
     task.phase = TaskPhase.Done;
     this.outstanding.delete(task.offset);
+  }
+
+  /** Takes a ready task out of the order, for an operation on its way to the log. */
+  hold(task: Outstanding): void {
+    if (task.phase !== TaskPhase.Returned) this.ready.delete(task);
+    else if (this.returned[this.returned.length - 1] === task) this.returned.pop();
+    else this.#leave(task);
+  }
+
+  /** Puts it back to its end of the order, as the operation could not be made. */
+  unhold(task: Outstanding): void {
+    if (task.phase === TaskPhase.Returned) this.returned.push(task);
+    else this.ready.add(task);
   }
 
   /** Makes waiting tasks ready whose time has come. Not logged: it follows from the clock. */
@@ -187,7 +236,7 @@ export class Ledger {
 
   /** After the directory was closed for `closedMs` of wall clock time: leases stood still, delays did not. */
   resume(lastElapsedMs: number, nowWallMs: number): void {
-    for (const task of [...this.outstanding.values()]) {
+    for (const task of this.outstanding.values()) {
       if (task.phase !== TaskPhase.Waiting || task.wall) continue;
       const remaining = Math.min(Math.max(0, task.wallAt - nowWallMs), Math.max(0, task.at - lastElapsedMs));
       task.at = lastElapsedMs + remaining;
@@ -196,24 +245,44 @@ export class Ledger {
     }
   }
 
+  /**
+   * Takes back what was held by sessions that are over: to the head, in the order of the tasks. Not logged: it follows
+   * from the restart. One that has had its last attempt gets a lease that is up.
+   */
+  endSessions(elapsedMs: number, isExhausted: (task: Outstanding) => boolean): void {
+    const held = [...this.leased].filter((task) => task.at === Number.POSITIVE_INFINITY);
+    for (const task of held.sort((a, b) => b.offset - a.offset)) {
+      if (isExhausted(task)) {
+        this.extend(task, elapsedMs);
+      } else {
+        this.#takeBack(task);
+        this.#makeReturned(task, elapsedMs);
+      }
+    }
+  }
+
   encode(output: Encoder): void {
     output.varint(this.cursor);
+    output.varint(this.takenBytes);
     output.varint(this.outstanding.size);
     // Leases and ready tasks in their order, which their sets keep.
     for (const task of this.leased) encodeTask(output, task);
     for (const task of this.ready) encodeTask(output, task);
+    const returned = new Set(this.returned);
+    for (const task of returned) encodeTask(output, task);
     for (const task of this.outstanding.values()) {
       // Waiting; or ready, but just taken out of the order by an operation that is not yet in the log.
-      if (task.phase !== TaskPhase.Leased && !this.ready.has(task)) encodeTask(output, task);
+      if (task.phase !== TaskPhase.Leased && !this.ready.has(task) && !returned.has(task)) encodeTask(output, task);
     }
     const done = [...this.ahead].filter((offset) => !this.outstanding.has(offset));
     output.varint(done.length);
     for (const offset of done) output.varint(offset);
   }
 
-  static decode(input: Decoder): Ledger {
-    const ledger = new Ledger(input.varint());
-    for (let count = input.varint(); count > 0; count--) ledger.#restore(decodeTask(input));
+  static decode(lane: number, input: Decoder): Ledger {
+    const ledger = new Ledger(lane, input.varint());
+    ledger.takenBytes = input.varint();
+    for (let count = input.varint(); count > 0; count--) ledger.#restore(decodeTask(ledger, input));
     for (let count = input.varint(); count > 0; count--) ledger.ahead.add(input.varint());
     return ledger;
   }
@@ -224,11 +293,11 @@ export class Ledger {
     if (task.offset >= this.cursor) this.ahead.add(task.offset);
     if (task.phase === TaskPhase.Ready) {
       this.ready.add(task);
-      return;
-    }
-    if (task.phase === TaskPhase.Leased) {
+    } else if (task.phase === TaskPhase.Returned) {
+      this.returned.push(task);
+    } else if (task.phase === TaskPhase.Leased) {
       this.leased.add(task);
-      this.byLease.add(task);
+      if (task.at !== Number.POSITIVE_INFINITY) this.byLease.add(task);
     } else {
       (task.wall ? this.byWall : this.byElapsed).add(task);
     }
@@ -249,46 +318,71 @@ export class Ledger {
     this.ready.add(task);
   }
 
+  #makeReturned(task: Outstanding, since: number): void {
+    task.phase = TaskPhase.Returned;
+    task.since = since;
+    task.wall = false;
+    this.returned.push(task);
+  }
+
+  #takeBack(task: Outstanding): void {
+    this.#leave(task);
+    this.takenBytes -= task.bytes;
+    task.tokenHigh = 0;
+    task.tokenLow = 0;
+  }
+
   /** Takes a task out of the phase that it is in. */
   #leave(task: Outstanding): void {
     if (task.phase === TaskPhase.Ready) {
       this.ready.delete(task);
+    } else if (task.phase === TaskPhase.Returned) {
+      const at = this.returned.lastIndexOf(task);
+      if (at >= 0) this.returned.splice(at, 1);
     } else if (task.phase === TaskPhase.Leased) {
       this.leased.delete(task);
-      this.byLease.remove(task);
+      if (task.heapIndex >= 0) this.byLease.remove(task);
     } else {
       (task.wall ? this.byWall : this.byElapsed).remove(task);
     }
   }
 }
 
+/** On disk, with the phase. */
+const WALL_FLAG = 128;
+const SESSION_FLAG = 64;
+
 function encodeTask(output: Encoder, task: Outstanding): void {
   output.varint(task.offset);
-  output.u8(task.phase | (task.wall ? 128 : 0));
+  const session = task.at === Number.POSITIVE_INFINITY;
+  output.u8(task.phase | (task.wall ? WALL_FLAG : 0) | (session ? SESSION_FLAG : 0));
   output.varint(task.attempt);
   output.varint(task.limit);
-  output.varint(Math.ceil(task.at));
+  output.varint(session ? 0 : Math.ceil(task.at));
   output.varint(Math.ceil(task.wallAt));
   output.varint(Math.floor(task.since));
   output.u32(task.tokenHigh);
   output.u32(task.tokenLow);
+  output.varint(task.bytes);
   encodeFailures(output, task.failures);
 }
 
-function decodeTask(input: Decoder): Outstanding {
-  const task = new Outstanding(input.varint());
+function decodeTask(ledger: Ledger, input: Decoder): Outstanding {
+  const task = new Outstanding(ledger, input.varint());
   const phase = input.u8();
-  task.wall = (phase & 128) !== 0;
-  const known = Object.values(TaskPhase).find((each) => each === (phase & 127));
+  task.wall = (phase & WALL_FLAG) !== 0;
+  const known = Object.values(TaskPhase).find((each) => each === (phase & ~WALL_FLAG & ~SESSION_FLAG));
   if (known === undefined) throw new MalformedError(`task phase ${phase} is not known`);
   task.phase = known;
   task.attempt = input.varint();
   task.limit = input.varint();
-  task.at = input.varint();
+  const at = input.varint();
+  task.at = (phase & SESSION_FLAG) === 0 ? at : Number.POSITIVE_INFINITY;
   task.wallAt = input.varint();
   task.since = input.varint();
   task.tokenHigh = input.u32();
   task.tokenLow = input.u32();
+  task.bytes = input.varint();
   task.failures = decodeFailures(input);
   return task;
 }

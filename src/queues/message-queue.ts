@@ -11,6 +11,7 @@ import type {
   QueueInfo,
   QueueKind,
   RecoveryReport,
+  ReleaseOptions,
   Stats,
   TaskOptions,
   TaskQueue,
@@ -19,15 +20,23 @@ import type {
 } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { checkQueueName } from "../api/names.js";
-import { mergeTaskConfig, resolveCommitOptions, resolveLogOptions, resolveTaskOptions } from "../api/options.js";
+import {
+  DEFAULT_LOG_CONFIG,
+  mergeLogConfig,
+  mergeTaskConfig,
+  resolveCommitOptions,
+  resolveLogOptions,
+  resolveTaskOptions,
+} from "../api/options.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { type Change, commit } from "./commit.js";
+import { EmbeddedMember } from "./group-member.js";
 import { KIND, kindName } from "./kinds.js";
 import { EmbeddedLog } from "./log-queue.js";
-import type { LogState } from "./log-state.js";
+import { configureLog, encodeConfig, type LogState } from "./log-state.js";
 import { EmbeddedTasks } from "./task-queue.js";
 import { TaskOp, type TaskState } from "./task-state.js";
 
@@ -49,9 +58,15 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   async openLog<I, O>(name: string, options?: LogOptions<I, O>): Promise<LogQueue<I, O>> {
-    const { codec } = resolveLogOptions(options);
+    const { codec, create, ...given } = resolveLogOptions(options);
     checkQueueName(name);
-    const state = (await this.#state(KIND.log, name, () => "")) as LogState;
+    if (!create) this.#requireQueue(KIND.log, name);
+    const config = () => encodeConfig(mergeLogConfig(DEFAULT_LOG_CONFIG, given));
+    const state = (await this.#state(KIND.log, name, config)) as LogState;
+    state.attach(this.#engine);
+    await new Promise<void>((resolve, reject) => {
+      configureLog(this.#engine, state, given, undefined, resolve, reject);
+    });
     return new EmbeddedLog(this.#engine, state, codec as Codec<I, O>);
   }
 
@@ -158,6 +173,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
     const engine = this.#engine;
     try {
       await engine.stop();
+      await engine.rewriter?.close();
       if (engine.failure === undefined) await this.#checkpointer.close();
       else await this.#checkpointer.settled();
     } catch (error) {
@@ -169,6 +185,13 @@ export class EmbeddedMessageQueue implements MessageQueue {
       engine.wal.close();
       this.#unlock();
     }
+  }
+
+  /** @throws VarveError `ERR_NOT_FOUND` */
+  #requireQueue(kind: number, name: string): void {
+    this.#engine.checkOpen();
+    if (this.#engine.catalog.find(kind, name) !== undefined) return;
+    throw new VarveError("ERR_NOT_FOUND", `there is no ${kindName(kind)} queue ${name}, and create is false`);
   }
 
   async #state(kind: number, name: string, config: () => string): Promise<QueueState> {
@@ -266,6 +289,16 @@ function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
     nack(queue, task: TaskRef, options?: Omit<NackOptions, "durability">) {
       const tasks = embedded(queue, EmbeddedTasks);
       add(`nack on ${tasks.name}`, () => tasks.nackChange(engine, task, options));
+    },
+    release(queue, task: TaskRef, options?: Omit<ReleaseOptions, "durability">) {
+      const tasks = embedded(queue, EmbeddedTasks);
+      add(`release on ${tasks.name}`, () => tasks.releaseChange(engine, task, options));
+    },
+    commitGroup(member, upTo) {
+      if (!(member instanceof EmbeddedMember)) {
+        throw new VarveError("ERR_ARGUMENT", "pass a member that group() of a log of this directory returned");
+      }
+      add(`commit of group ${member.name} of ${member.log}`, () => member.commitChange(engine, upTo));
     },
   };
   try {

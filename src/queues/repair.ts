@@ -14,8 +14,10 @@ import { type DirectoryLock, lockDirectory } from "../storage/lock.js";
 import { CryptoRandom, SystemClock } from "../storage/node-clock.js";
 import { NodeDisk } from "../storage/node-disk.js";
 import type { Stream } from "../storage/stream.js";
+import { ConsumerOp } from "./consumer.js";
 import { inspector } from "./inspect.js";
 import { KIND } from "./kinds.js";
+import type { Ledger } from "./ledger.js";
 import { TaskOp, TaskState } from "./task-state.js";
 
 export type { RepairLoss, RepairReport } from "../engine/repair-report.js";
@@ -82,7 +84,8 @@ const repairer: QueueRepairer = {
   },
 
   begin(state: QueueState): void {
-    if (state instanceof TaskState) state.ledger.advance(state.tasks.head);
+    if (!(state instanceof TaskState)) return;
+    for (const { ledger, stream } of state.consumer.lanes) ledger.advance(stream.head);
   },
 
   /**
@@ -95,22 +98,35 @@ const repairer: QueueRepairer = {
       return true;
     }
     switch (code) {
-      case TaskOp.Deliver:
-      case TaskOp.Extend:
-      case TaskOp.Release:
+      case ConsumerOp.Deliver:
+      case ConsumerOp.Extend:
+      case ConsumerOp.Release:
+      case ConsumerOp.GiveBack:
         return false;
-      case TaskOp.Ack:
-        for (let count = fields.varint(); count > 0; count--) done(state, fields.varint());
+      case ConsumerOp.Ack: {
+        const ledger = ledgerIn(state, fields);
+        for (let count = fields.varint(); count > 0; count--) done(ledger, fields.varint());
         return true;
-      case TaskOp.Bury:
-        done(state, fields.varint());
-        return true;
-      case TaskOp.Schedule:
+      }
+      case ConsumerOp.Take: {
+        const ledger = ledgerIn(state, fields);
         for (let count = fields.varint(); count > 0; count--) {
-          const [offset, delayMs, due] = [fields.varint(), fields.varint(), fields.varint()];
-          if (offset >= state.ledger.cursor && !isDone(state, offset)) state.schedule(offset, delayMs, due, time);
+          done(ledger, fields.varint());
+          fields.varint();
         }
         return true;
+      }
+      case ConsumerOp.Bury:
+        done(ledgerIn(state, fields), fields.varint());
+        return true;
+      case TaskOp.Schedule: {
+        const { ledger } = state.consumer.lane(fields.varint());
+        for (let count = fields.varint(); count > 0; count--) {
+          const [offset, delayMs, due] = [fields.varint(), fields.varint(), fields.varint()];
+          if (offset >= ledger.cursor && !isDone(ledger, offset)) state.schedule(ledger, offset, delayMs, due, time);
+        }
+        return true;
+      }
       default:
         state.replay(code, fields, time);
         return true;
@@ -121,12 +137,13 @@ const repairer: QueueRepairer = {
     if (!(state instanceof TaskState)) return;
     const { deadTasks, exhumed } = state;
     for (const offset of exhumed) if (offset < deadTasks.head || offset >= deadTasks.next) exhumed.delete(offset);
-    state.exhume([]);
+    state.consumer.dead.exhume([]);
   },
 
   forget(state: QueueState, stream: Stream, { from, to }: OffsetRange): void {
-    if (!(state instanceof TaskState) || stream !== state.tasks) return;
-    const { ledger } = state;
+    if (!(state instanceof TaskState)) return;
+    const ledger = state.consumer.lanes.find((lane) => lane.stream === stream)?.ledger;
+    if (ledger === undefined) return;
     for (const task of [...ledger.outstanding.values()]) {
       if (task.offset >= from && task.offset < to) ledger.finish(task);
     }
@@ -143,13 +160,18 @@ const repairer: QueueRepairer = {
   },
 };
 
-function done(state: TaskState, offset: number): void {
-  const { ledger } = state;
+/** The ledger that a consumer's operation is about. */
+function ledgerIn(state: TaskState, fields: Decoder): Ledger {
+  fields.varint(); // a task queue has one consumer
+  return state.consumer.lane(fields.varint()).ledger;
+}
+
+function done(ledger: Ledger, offset: number): void {
   const task = ledger.outstanding.get(offset);
   if (task !== undefined) ledger.finish(task);
   else if (offset >= ledger.cursor) ledger.ahead.add(offset);
 }
 
-function isDone({ ledger }: TaskState, offset: number): boolean {
+function isDone(ledger: Ledger, offset: number): boolean {
   return ledger.outstanding.has(offset) || ledger.ahead.has(offset);
 }

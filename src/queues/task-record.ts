@@ -3,11 +3,13 @@
  */
 
 import type { Failure } from "../api/contract.js";
+import type { RecordCursor, RecordParts } from "../storage/batch.js";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
-import { decodeFailures, encodeFailures } from "./ledger.js";
+import { decodeFailures, encodeFailures, FAILURES_MAX, type Outstanding } from "./ledger.js";
+import type { LeasedTask } from "./task-token.js";
 
 /** On disk: append, never renumber. */
-const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4 } as const;
+const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5 } as const;
 
 /** How a task died. */
 export interface Death {
@@ -18,9 +20,9 @@ export interface Death {
   readonly reason: string;
 }
 
-/** What a redriven task was when it was enqueued; its id is its offset then. */
+/** What a redriven task was when it was enqueued. */
 export interface Origin {
-  readonly offset: number;
+  readonly id: string;
   readonly timestamp: number;
 }
 
@@ -30,6 +32,8 @@ export interface TaskAttributes {
   failures: Failure[] | undefined;
   death: Death | undefined;
   origin: Origin | undefined;
+  /** Of a dead letter: the lane that it died in. */
+  lane: number;
 }
 
 export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undefined {
@@ -59,23 +63,28 @@ export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undef
     put(Tag.Death);
   }
   if (attributes.origin !== undefined) {
-    value.varint(attributes.origin.offset);
+    value.string(attributes.origin.id);
     value.varint(attributes.origin.timestamp);
     put(Tag.Origin);
+  }
+  if (attributes.lane > 0) {
+    value.varint(attributes.lane);
+    put(Tag.Lane);
   }
   return output.position === 0 ? undefined : output.view();
 }
 
-const NONE: TaskAttributes = Object.freeze({
+export const NO_ATTRIBUTES: TaskAttributes = Object.freeze({
   limit: 0,
   failures: undefined,
   death: undefined,
   origin: undefined,
+  lane: 0,
 });
 
 export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes {
-  if (bytes === undefined) return NONE;
-  const attributes: TaskAttributes = { limit: 0, failures: undefined, death: undefined, origin: undefined };
+  if (bytes === undefined) return NO_ATTRIBUTES;
+  const attributes: TaskAttributes = { ...NO_ATTRIBUTES };
   const input = new Decoder(bytes);
   while (!input.done) {
     const tag = input.varint();
@@ -90,10 +99,64 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
       const diedAt = value.varint();
       attributes.death = { id, enqueuedAt, diedAt, attempts: value.varint(), reason: value.string() };
     } else if (tag === Tag.Origin) {
-      attributes.origin = { offset: value.varint(), timestamp: value.varint() };
+      attributes.origin = { id: value.string(), timestamp: value.varint() };
+    } else if (tag === Tag.Lane) {
+      attributes.lane = value.varint();
     } else {
       throw new MalformedError(`task attribute ${tag} is not known`);
     }
   }
   return attributes;
+}
+
+export type DeathCause = "attempts exhausted" | "discarded";
+
+/** The dead letter of a task that has failed for the last time. */
+export function letterOf(
+  task: Outstanding,
+  record: RecordCursor,
+  error: string,
+  cause: DeathCause,
+  wallMs: number,
+): RecordParts {
+  const attributes = decodeTaskAttributes(record.attributes());
+  const failures = [
+    ...(attributes.failures ?? []),
+    ...(task.failures ?? []),
+    { attempt: task.attempt, at: wallMs, error },
+  ];
+  const death = {
+    id: attributes.origin?.id ?? taskId(task.ledger.lane, task.offset),
+    enqueuedAt: attributes.origin?.timestamp ?? record.timestamp,
+    diedAt: wallMs,
+    attempts: task.attempt,
+    reason: `${cause}: ${error}`,
+  };
+  const kept = {
+    ...attributes,
+    failures: failures.slice(-FAILURES_MAX),
+    death,
+    origin: undefined,
+    lane: task.ledger.lane,
+  };
+  return {
+    payload: record.payload(),
+    key: record.key(),
+    headers: record.headers(),
+    attributes: encodeTaskAttributes(kept),
+  };
+}
+
+/** The same for a task whose receiver has its record, when it is done already. */
+export function takenLetter(task: LeasedTask, error: string, wallMs: number): RecordParts {
+  const { id, attempt, timestamp, key, headers, payload } = task;
+  const death = { id, enqueuedAt: timestamp, diedAt: wallMs, attempts: attempt, reason: `discarded: ${error}` };
+  const failures = [{ attempt, at: wallMs, error }];
+  const attributes = { ...NO_ATTRIBUTES, failures, death, lane: task.lane };
+  return { payload: payload as Buffer, key, headers, attributes: encodeTaskAttributes(attributes) };
+}
+
+/** Names a task within its queue. */
+export function taskId(lane: number, offset: number): string {
+  return lane === 0 ? String(offset) : `${lane}-${offset}`;
 }

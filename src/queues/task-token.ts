@@ -1,44 +1,54 @@
 import type { Headers, Task } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { RecordCursor } from "../storage/batch.js";
+import type { Consumer } from "./consumer.js";
 import type { Outstanding } from "./ledger.js";
-import type { Origin } from "./task-record.js";
+import { type TaskAttributes, taskId } from "./task-record.js";
 
 /**
  * What proves a lease: the task, the delivery, and 64 random bits. Attempt numbers alone could repeat after a power
  * cut that took a delivery with it.
  */
 export interface TaskToken {
+  readonly lane: number;
   readonly offset: number;
   readonly attempt: number;
   readonly high: number;
   readonly low: number;
 }
 
-const TOKEN = /^([0-9a-z]{1,11})\.([0-9a-z]{1,11})\.([0-9a-z]{1,7})\.([0-9a-f]{8})([0-9a-f]{8})$/;
+const TOKEN =
+  /^([0-9a-z]{1,11}\.[0-9a-z]{1,7})\.([0-9a-z]{1,7})\.([0-9a-z]{1,11})\.([0-9a-z]{1,7})\.([0-9a-f]{8})([0-9a-f]{8})$/;
 
-export function formatToken(queueId: number, { offset, attempt, high, low }: TaskToken): string {
+export function formatToken(consumer: Consumer, { lane, offset, attempt, high, low }: TaskToken): string {
   const bits = high.toString(16).padStart(8, "0") + low.toString(16).padStart(8, "0");
-  return `${queueId.toString(36)}.${offset.toString(36)}.${attempt.toString(36)}.${bits}`;
+  const task = `${lane.toString(36)}.${offset.toString(36)}.${attempt.toString(36)}`;
+  return `${holderOf(consumer)}.${task}.${bits}`;
+}
+
+/** Who gave a task out: queue and consumer. */
+function holderOf({ host, number }: Consumer): string {
+  return `${host.id.toString(36)}.${number.toString(36)}`;
 }
 
 /** @throws VarveError `ERR_TOKEN` */
-export function parseToken(text: unknown, queueId: number, queueName: string): TaskToken {
+export function parseToken(text: unknown, consumer: Consumer): TaskToken {
   const parts = typeof text === "string" ? TOKEN.exec(text) : null;
   if (parts === null) {
     throw new VarveError("ERR_TOKEN", "that is not a task token. Pass the task that dequeue() gave, or its `token`.");
   }
-  if (parts[1] !== queueId.toString(36)) {
+  if (parts[1] !== holderOf(consumer)) {
     throw new VarveError(
       "ERR_TOKEN",
-      `the token belongs to another queue, not to ${queueName}. Settle a task with the queue that it came from.`,
+      `the token belongs to another queue, not to ${consumer.host.name}. Settle a task with the queue that it came from.`,
     );
   }
   return {
-    offset: Number.parseInt(parts[2]!, 36),
-    attempt: Number.parseInt(parts[3]!, 36),
-    high: Number.parseInt(parts[4]!, 16),
-    low: Number.parseInt(parts[5]!, 16),
+    lane: Number.parseInt(parts[2]!, 36),
+    offset: Number.parseInt(parts[3]!, 36),
+    attempt: Number.parseInt(parts[4]!, 36),
+    high: Number.parseInt(parts[5]!, 16),
+    low: Number.parseInt(parts[6]!, 16),
   };
 }
 
@@ -50,27 +60,32 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly key: Buffer | undefined;
   readonly headers: Headers;
   payload: O;
-  readonly #queue: { readonly id: number };
+  readonly #consumer: Consumer;
   readonly #task: Outstanding;
   readonly #high: number;
   readonly #low: number;
 
-  /** @param origin of a task that was redriven, and is the same task for all that */
-  constructor(queue: { readonly id: number }, task: Outstanding, record: RecordCursor, origin: Origin | undefined) {
-    this.id = String(origin?.offset ?? task.offset);
+  constructor(consumer: Consumer, task: Outstanding, record: RecordCursor, { origin }: TaskAttributes) {
+    // A task that was redriven is the same task for all that.
+    this.id = origin?.id ?? taskId(task.ledger.lane, task.offset);
     this.attempt = task.attempt;
     this.timestamp = origin?.timestamp ?? record.timestamp;
     this.key = record.key();
     this.headers = record.headers();
     this.payload = record.payload() as O;
-    this.#queue = queue;
+    this.#consumer = consumer;
     this.#task = task;
     this.#high = task.tokenHigh;
     this.#low = task.tokenLow;
   }
 
   get token(): string {
-    return formatToken(this.#queue.id, this);
+    // Done as it was handed out, it has none.
+    return this.#high === 0 && this.#low === 0 ? "" : formatToken(this.#consumer, this);
+  }
+
+  get lane(): number {
+    return this.#task.ledger.lane;
   }
 
   get offset(): number {
@@ -89,8 +104,8 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
     return this.#task;
   }
 
-  belongsTo(queue: object): boolean {
-    return this.#queue === queue;
+  belongsTo(consumer: Consumer): boolean {
+    return this.#consumer === consumer;
   }
 
   toJSON(): object {

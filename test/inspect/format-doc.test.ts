@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { verifyDirectory } from "../../src/index.js";
+import { ConsumerOp } from "../../src/queues/consumer.js";
 import { TaskPhase } from "../../src/queues/ledger.js";
 import { LogOp } from "../../src/queues/log-state.js";
 import { TaskOp } from "../../src/queues/task-state.js";
@@ -27,7 +28,7 @@ test("the example in docs/format.md is what varve writes", async () => {
 });
 
 test("docs/format.md lists every operation and phase with its number", () => {
-  for (const numbers of [LogOp, TaskOp, TaskPhase]) {
+  for (const numbers of [LogOp, TaskOp, ConsumerOp, TaskPhase]) {
     for (const [name, number] of Object.entries(numbers)) {
       if (number === TaskPhase.Done && numbers === TaskPhase) continue; // never stored
       assert.match(DOC, new RegExp(`^\\| ${number} +\\| ${name} `, "m"), `${name} ${number}`);

@@ -3,13 +3,14 @@
 import { type Mutant, simulator, testFile } from "./mutant.js";
 
 const state = "src/queues/task-state.ts";
-const queue = "src/queues/task-queue.ts";
+const consumer = "src/queues/consumer.ts";
+const delivery = "src/queues/delivery.ts";
 const ledger = "src/queues/ledger.ts";
 
 export const taskMutants: readonly Mutant[] = [
   {
     name: "an attempt is counted when it is nacked, not when it is delivered",
-    file: state,
+    file: delivery,
     search: "      output.varint(task.attempt);\n      output.varint(task.limit);",
     replacement: "      output.varint(task.attempt - 1);\n      output.varint(task.limit);",
     breaks: "attempts are never counted too low, also for tasks that end the process",
@@ -17,51 +18,51 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "delivered before it is logged",
-    file: state,
-    search: "    engine.add(new Delivery(this, tasks, receiver, durability));",
+    file: delivery,
+    search: "    engine.add(new Handover(consumer, tasks, receiver, durability));",
     replacement:
-      "    const delivery = new Delivery(this, tasks, receiver, durability);\n    delivery.settle();\n    engine.add(delivery);",
+      "    const handover = new Handover(consumer, tasks, receiver, durability);\n    handover.settle();\n    engine.add(handover);",
     breaks: "an attempt is logged before it is delivered",
     killer: simulator,
   },
   {
     name: "a move to the dead letters in two commits",
-    file: state,
+    file: consumer,
     search:
-      "    this.#engine.append(this.deadTasks, letter);\n    const output = this.#engine.operation(TaskOp.Bury, this.id);",
+      "    this.#engine.append(this.dead.stream!, letter);\n    const output = this.#operation(ConsumerOp.Bury, task);",
     replacement:
-      "    this.#engine.append(this.deadTasks, letter);\n    this.#engine.flush();\n    this.#engine.begin(0, 0, SETTLE_BYTES_MAX, true);\n" +
-      "    const output = this.#engine.operation(TaskOp.Bury, this.id);",
+      "    this.#engine.append(this.dead.stream!, letter);\n    this.#engine.flush();\n    this.#engine.begin(0, 0, SETTLE_BYTES_MAX, true);\n" +
+      "    const output = this.#operation(ConsumerOp.Bury, task);",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
   },
   {
     name: "a dead letter leaves its task behind",
-    file: state,
-    search: "  buried(task: Outstanding): void {\n    this.ledger.finish(task);",
+    file: consumer,
+    search: "  buried(task: Outstanding): void {\n    task.ledger.finish(task);",
     replacement: "  buried(task: Outstanding): void {\n    task.reserved = false;",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
   },
   {
     name: "a task dies without a dead letter",
-    file: state,
-    search: "    this.#engine.append(this.deadTasks, letter);\n",
+    file: consumer,
+    search: "    this.#engine.append(this.dead.stream!, letter);\n",
     replacement: "    void letter;\n",
     breaks: "a dead task is kept as a dead letter",
     killer: simulator,
   },
   {
     name: "a dead letter is not replayed as the end of its task",
-    file: state,
-    search: "    } else if (code === TaskOp.Bury) {\n      ledger.finish(this.#outstanding(input.varint()));",
-    replacement: "    } else if (code === TaskOp.Bury) {\n      this.#outstanding(input.varint());",
+    file: consumer,
+    search: "    } else if (code === ConsumerOp.Bury) {\n      ledger.finish(this.#outstanding(lane, input.varint()));",
+    replacement: "    } else if (code === ConsumerOp.Bury) {\n      this.#outstanding(lane, input.varint());",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
   },
   {
     name: "the end of a lease is passed over",
-    file: state,
+    file: consumer,
     search: "ended = this.#expire(task) && ended;",
     replacement: "ended = task.attempt < 0;",
     breaks: "a task whose receiver is gone is delivered again",
@@ -70,8 +71,8 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "a lease that has ended does not make its task ready",
     file: ledger,
-    search: "    else this.#makeReady(task, elapsedMs);\n  }\n\n  finish",
-    replacement: "    else task.phase = TaskPhase.Ready;\n  }\n\n  finish",
+    search: "    else this.#makeReady(task, elapsedMs);\n  }\n\n  /** Takes a task back",
+    replacement: "    else task.phase = TaskPhase.Ready;\n  }\n\n  /** Takes a task back",
     breaks: "a task whose receiver is gone is delivered again",
     killer: simulator,
   },
@@ -85,15 +86,15 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "an extension is not applied",
-    file: state,
-    search: "    this.ledger.extend(task, this.#engine.entryTime.elapsedMs + leaseMs);",
+    file: consumer,
+    search: "    task.ledger.extend(task, this.#engine.entryTime.elapsedMs + leaseMs);",
     replacement: "    void leaseMs;",
     breaks: "an extended lease lasts longer",
     killer: simulator,
   },
   {
     name: "tokens are not compared",
-    file: state,
+    file: consumer,
     search:
       "const same = task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;",
     replacement: "const same = true;",
@@ -102,7 +103,7 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "only attempt numbers are compared",
-    file: state,
+    file: consumer,
     search: "task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;",
     replacement: "task.attempt === token.attempt;",
     breaks: "who has lost a lease cannot settle the task, also after a power cut that took a delivery with it",
@@ -110,7 +111,7 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "a task may be settled twice at once",
-    file: state,
+    file: consumer,
     search: '    if (task.reserved) throw staleLease(token, "another call is settling it already");\n',
     replacement: "",
     breaks: "a task is settled once",
@@ -118,43 +119,43 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "an ack is applied before it is written",
-    file: queue,
-    search: "    this.#state.stageAck(tasks);\n    engine.add(new Ack(",
-    replacement: "    this.#state.stageAck(tasks);\n    this.#state.acked(tasks);\n    engine.add(new Ack(",
+    file: "src/queues/source.ts",
+    search: "    this.consumer.stageAck(tasks);\n    engine.add(new Ack(",
+    replacement: "    this.consumer.stageAck(tasks);\n    this.consumer.acked(tasks);\n    engine.add(new Ack(",
     breaks: "a failed write changes no state",
     killer: simulator,
   },
   {
     name: "an ack is not logged",
-    file: state,
-    search: "    output.varint(tasks.length);\n    for (const task of tasks) output.varint(task.offset);",
-    replacement: "    output.varint(0);",
+    file: consumer,
+    search: "      output.varint(own.length);\n      for (const task of own) output.varint(task.offset);",
+    replacement: "      output.varint(0);",
     breaks: "a task is not delivered after its ack",
     killer: simulator,
   },
   {
     name: "a delivery does not move the cursor",
     file: ledger,
-    search: "      this.advance(task.offset + 1);",
-    replacement: "",
+    search: "      this.outstanding.set(task.offset, task);\n      this.advance(task.offset + 1);",
+    replacement: "      this.outstanding.set(task.offset, task);",
     breaks: "a task is not delivered after its ack",
     killer: simulator,
   },
   {
     name: "a claim that fails moves the cursor",
-    file: state,
+    file: delivery,
     search:
-      '      if (found === "load") return this.#load(reader, into, undefined);\n      if (found === "end") break;',
+      '      if (found === "load") return this.#load(lane, lane.reader, into.length, undefined);\n      if (found === "end") break;',
     replacement:
-      '      if (found === "load") {\n        this.#taken++;\n        return this.#load(reader, into, undefined);\n      }\n      if (found === "end") break;',
+      '      if (found === "load") {\n        lane.taken++;\n        return this.#load(lane, lane.reader, into.length, undefined);\n      }\n      if (found === "end") break;',
     breaks: "every task is delivered",
     killer: simulator,
   },
   {
     name: "the cursor does not pass over what was scheduled",
-    file: state,
-    search: "      if (ledger.ahead.has(offset)) continue;",
-    replacement: "",
+    file: "src/queues/lane.ts",
+    search: "if (!ledger.ahead.has(offset) && this.passesOver",
+    replacement: "if (this.passesOver",
     breaks: "a delayed task is never early, and delivered once",
     killer: simulator,
   },
@@ -185,14 +186,14 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "tasks that wait are left out of the snapshot",
     file: ledger,
-    search: "if (task.phase !== TaskPhase.Leased && !this.ready.has(task)) encodeTask(output, task);",
-    replacement: "if (task.phase === TaskPhase.Ready && !this.ready.has(task)) encodeTask(output, task);",
+    search: "if (task.phase !== TaskPhase.Leased && !this.ready.has(task) && !returned.has(task)) encodeTask",
+    replacement: "if (task.phase === TaskPhase.Ready && !this.ready.has(task)) encodeTask",
     breaks: "a task that is not done is kept",
     killer: simulator,
   },
   {
     name: "a nack is replayed without its delay",
-    file: state,
+    file: consumer,
     search: "      this.#release(task, delayMs, input.string(), time);",
     replacement: "      this.#release(task, 0 * delayMs, input.string(), time);",
     breaks: "a delayed task is never early, also after a restart",
@@ -201,14 +202,14 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "a schedule is not replayed",
     file: state,
-    search: "        this.schedule(offset, delayMs, input.varint(), time);",
+    search: "        this.schedule(ledger, offset, delayMs, input.varint(), time);",
     replacement: "        input.varint();",
     breaks: "a delayed task is never early, also after a restart",
     killer: simulator,
   },
   {
     name: "an extension is not replayed",
-    file: state,
+    file: consumer,
     search: "      ledger.extend(task, time.elapsedMs + input.varint());",
     replacement: "      input.varint();",
     breaks: "an extended lease lasts longer, also after a restart",
@@ -244,8 +245,8 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "a purge is not logged",
     file: "src/queues/dead-letters.ts",
-    search: "      engine.operation(TaskOp.Purge, state.id).varint(until);",
-    replacement: "      engine.operation(TaskOp.Purge, state.id).varint(0);",
+    search: "      this.#consumer.operation(ConsumerOp.Purge).varint(until);",
+    replacement: "      this.#consumer.operation(ConsumerOp.Purge).varint(0);",
     breaks: "what was purged stays so",
     killer: simulator,
   },
@@ -259,10 +260,9 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "a redrive leaves the dead letter",
-    file: state,
-    search:
-      "      for (let count = input.varint(); count > 0; count--) this.exhumed.add(input.varint());\n      this.#trimDead();",
-    replacement: "      for (let count = input.varint(); count > 0; count--) input.varint();",
+    file: consumer,
+    search: "      this.dead.exhume(Array.from({ length: input.varint() }, () => input.varint()));\n      return;",
+    replacement: "      for (let count = input.varint(); count > 0; count--) input.varint();\n      return;",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
   },

@@ -1020,7 +1020,7 @@ function isAimedAt(aim: Aim, kind: CallKind, path: string): boolean {
 
 /** Where a task stands: its id is that from before it was redriven, if it was. */
 function offsetOf(token: string): number {
-  return Number.parseInt(token.split(".")[1]!, 36);
+  return Number.parseInt(token.split(".")[3]!, 36);
 }
 
 /** Memory of readers past, for the next one: no life of an engine is long enough to get much use out of its own. */
@@ -1056,14 +1056,16 @@ async function eachRecord(
 }
 
 export async function lookAtTasks(engine: Engine, state: TaskState): Promise<SeenTasks> {
-  const { ledger, tasks, deadTasks, exhumed, id } = state;
+  const { ledger, tasks, deadTasks, exhumed } = state;
   const live: SeenTask[] = [];
   await eachRecord(engine, tasks, ledger.lowest, ({ offset }, item) => {
     const task = ledger.outstanding.get(offset);
     if (task === undefined && (offset < ledger.cursor || ledger.ahead.has(offset))) return;
     const leased = task?.phase === TaskPhase.Leased;
     const attempt = task?.attempt ?? 0;
-    const token = leased ? formatToken(id, { offset, attempt, high: task.tokenHigh, low: task.tokenLow }) : undefined;
+    const token = leased
+      ? formatToken(state.consumer, { lane: 0, offset, attempt, high: task.tokenHigh, low: task.tokenLow })
+      : undefined;
     live.push({ offset, item, attempt, leased, token });
   });
   const missing = [...ledger.outstanding.keys()].filter((offset) => !live.some((task) => task.offset === offset));

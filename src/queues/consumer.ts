@@ -1,0 +1,565 @@
+/**
+ * Hands out the records of one or more lanes under leases: to the receivers of a task queue, of a cursor over one, or of
+ * a shared group over a log. Who receives what is in delivery.ts; here is what becomes of it.
+ *
+ * Every change is one operation of a commit. It is staged (checked, and what it touches reserved), logged, and only
+ * then applied; `replay` repeats exactly what `apply` did. All operations begin with the consumer's number; where a lane
+ * is told, it comes next.
+ *
+ *   op            fields                                                          effect
+ *   Deliver       lane, lease, n { offset, attempt, limit, bytes, token }         handed out; lease 0: while its session lasts
+ *   Ack           lane, n { offset }                                              done
+ *   Release       lane, offset, delay, error                                      failed: waits, then ready again
+ *   Extend        lane, offset, lease                                             the lease ends later
+ *   Bury          lane, offset                                                    done here; its dead letter is in the same commit
+ *   Exhume        n { dead offset }                                               dead letters gone: redriven in the same commit, or purged
+ *   Purge         dead offset                                                     all dead letters below are gone
+ *   Take          lane, n { offset, bytes }                                       handed out and done
+ *   GiveBack      lane, to, n { offset }                                          undone, to the head (0) or behind the ready ones (1)
+ */
+
+import type { Durability } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import type { TaskConfig } from "../api/options.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
+import { type RecordParts, recordBytesMax } from "../storage/batch.js";
+import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Timer } from "../storage/clock.js";
+import { isNoDescriptor } from "../storage/disk.js";
+import type { Stream } from "../storage/stream.js";
+import { DeadState } from "./dead-state.js";
+import { Delivery } from "./delivery.js";
+import type { Lane } from "./lane.js";
+import { Outstanding, TaskPhase } from "./ledger.js";
+import { type DeathCause, letterOf, takenLetter } from "./task-record.js";
+import type { LeasedTask, TaskToken } from "./task-token.js";
+
+/** On disk: append, never renumber. The same for every kind of queue that has consumers. */
+export const ConsumerOp = {
+  Deliver: FIRST_QUEUE_OP + 2,
+  Ack: FIRST_QUEUE_OP + 3,
+  Release: FIRST_QUEUE_OP + 4,
+  Extend: FIRST_QUEUE_OP + 5,
+  Bury: FIRST_QUEUE_OP + 6,
+  Exhume: FIRST_QUEUE_OP + 7,
+  Purge: FIRST_QUEUE_OP + 8,
+  Take: FIRST_QUEUE_OP + 9,
+  GiveBack: FIRST_QUEUE_OP + 10,
+} as const;
+
+const CONSUMER_OPS: ReadonlySet<number> = new Set(Object.values(ConsumerOp));
+
+export function isConsumerOp(code: number): boolean {
+  return CONSUMER_OPS.has(code);
+}
+
+const LEASE_EXPIRED = "lease expired";
+/** A wall clock that may be set is looked at this often while tasks wait for it. */
+export const WALL_CHECK_MS = 1000;
+/** A release with an error text of 1 KiB. */
+export const RELEASE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX + 1024;
+export const SETTLE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
+/** Tasks of one commit when what sessions hold is given back at a close. */
+const GIVEN_BACK_AT_ONCE = 1000;
+
+/** What a consumer follows; may change at any time. */
+export type ConsumerRules = Pick<TaskConfig, "leaseMs" | "maxAttempts" | "backoff">;
+
+/** The queue that a consumer belongs to. */
+export interface ConsumerHost {
+  readonly id: number;
+  readonly name: string;
+  readonly rules: ConsumerRules;
+  /** Sees to it that a consumer has a stream for its dead letters. Not between `begin` and `add`: it may need a commit. */
+  openDead(consumer: Consumer): void;
+  /** The same for the lane that a dead letter goes back to when it is redriven; `lane` is the one that it died in. */
+  openLane(consumer: Consumer, lane: number): Lane;
+}
+
+export class Consumer {
+  readonly number: number;
+  readonly host: ConsumerHost;
+  readonly dead: DeadState;
+  readonly delivery: Delivery;
+  /** The most urgent first. */
+  readonly lanes: Lane[] = [];
+  #engine!: Engine;
+  #timer: Timer | undefined;
+  #timerAt = Number.POSITIVE_INFINITY;
+
+  constructor(number: number, host: ConsumerHost, deadStream: Stream | undefined) {
+    this.number = number;
+    this.host = host;
+    this.dead = new DeadState(deadStream);
+    this.delivery = new Delivery(this);
+  }
+
+  /** Connects the consumer to the engine that it lives in. */
+  attach(engine: Engine): void {
+    this.#engine = engine;
+    for (const lane of this.lanes) lane.attach(engine);
+    this.delivery.attach(engine);
+    this.#onTime();
+  }
+
+  addLane(lane: Lane): void {
+    this.lanes.push(lane);
+    if (this.#engine !== undefined) lane.attach(this.#engine);
+    this.lanes.sort((a, b) => b.number - a.number);
+  }
+
+  lane(number: number): Lane {
+    const lane = this.lanes.find((each) => each.number === number);
+    if (lane === undefined)
+      throw new MalformedError(`consumer ${this.number} of ${this.host.name} has no lane ${number}`);
+    return lane;
+  }
+
+  /** Tasks that could be delivered now / wait for their time / are handed out. */
+  get ready(): number {
+    let ready = 0;
+    for (const lane of this.lanes) ready += lane.ready;
+    return ready;
+  }
+
+  get waiting(): number {
+    let waiting = 0;
+    for (const { ledger } of this.lanes) waiting += ledger.waiting;
+    return waiting;
+  }
+
+  get leased(): number {
+    let leased = 0;
+    for (const { ledger } of this.lanes) leased += ledger.leased.size;
+    return leased;
+  }
+
+  resume(last: LogTime, now: LogTime): void {
+    for (const { ledger } of this.lanes) {
+      ledger.resume(last.elapsedMs, now.wallMs);
+      ledger.endSessions(last.elapsedMs, (task) => this.isExhausted(task));
+    }
+  }
+
+  close(error: Error): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.delivery.close(error);
+    if (this.#engine !== undefined && this.#engine.failure === undefined) this.#endSessions();
+  }
+
+  replay(code: number, input: Decoder, time: LogTime): void {
+    if (code === ConsumerOp.Exhume) {
+      this.dead.exhume(Array.from({ length: input.varint() }, () => input.varint()));
+      return;
+    }
+    if (code === ConsumerOp.Purge) {
+      this.dead.purgeBelow(input.varint());
+      return;
+    }
+    const lane = this.lane(input.varint());
+    const { ledger } = lane;
+    if (code === ConsumerOp.Deliver) {
+      const leaseMs = input.varint();
+      for (let count = input.varint(); count > 0; count--) {
+        const offset = input.varint();
+        const task = ledger.outstanding.get(offset) ?? new Outstanding(ledger, offset);
+        task.attempt = input.varint();
+        task.limit = input.varint();
+        task.bytes = input.varint();
+        task.tokenHigh = input.u32();
+        task.tokenLow = input.u32();
+        ledger.deliver(task, time.elapsedMs, leaseMs);
+      }
+    } else if (code === ConsumerOp.Ack) {
+      for (let count = input.varint(); count > 0; count--) ledger.finish(this.#outstanding(lane, input.varint()));
+    } else if (code === ConsumerOp.Release) {
+      const task = this.#outstanding(lane, input.varint());
+      const delayMs = input.varint();
+      this.#release(task, delayMs, input.string(), time);
+    } else if (code === ConsumerOp.Extend) {
+      const task = this.#outstanding(lane, input.varint());
+      ledger.extend(task, time.elapsedMs + input.varint());
+    } else if (code === ConsumerOp.Bury) {
+      ledger.finish(this.#outstanding(lane, input.varint()));
+    } else if (code === ConsumerOp.Take) {
+      for (let count = input.varint(); count > 0; count--) {
+        const offset = input.varint();
+        const task = ledger.outstanding.get(offset) ?? new Outstanding(ledger, offset);
+        task.bytes = input.varint();
+        ledger.take(task);
+      }
+    } else {
+      const toHead = input.varint() === 0;
+      for (let count = input.varint(); count > 0; count--) {
+        ledger.giveBack(this.#outstanding(lane, input.varint()), time.elapsedMs, toHead);
+      }
+    }
+  }
+
+  #outstanding(lane: Lane, offset: number): Outstanding {
+    const task = lane.ledger.outstanding.get(offset);
+    if (task === undefined) throw new MalformedError(`task ${offset} of queue ${this.host.name} is not outstanding`);
+    return task;
+  }
+
+  /** Starts one of the consumer's operations. */
+  operation(code: number): Encoder {
+    const output = this.#engine.operation(code, this.host.id);
+    output.varint(this.number);
+    return output;
+  }
+
+  #operation(code: number, task: Outstanding): Encoder {
+    const output = this.operation(code);
+    output.varint(task.ledger.lane);
+    return output;
+  }
+
+  // -------------------------------------------------------------------------------------------------------- settling
+
+  /** The task that a token proves the lease of, reserved for the caller. */
+  claimLease(token: TaskToken): Outstanding {
+    const task = this.lanes.find(({ ledger }) => ledger.lane === token.lane)?.ledger.outstanding.get(token.offset);
+    if (task === undefined) throw staleLease(token, "it is settled already");
+    const same = task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;
+    if (!same || task.phase !== TaskPhase.Leased) {
+      throw staleLease(
+        token,
+        "its lease ended, and the task was given to someone else or is waiting for its next delivery",
+      );
+    }
+    if (task.reserved) throw staleLease(token, "another call is settling it already");
+    task.reserved = true;
+    return task;
+  }
+
+  /** The tasks of several tokens, reserved; all of them or none. */
+  claimLeases(tokens: readonly TaskToken[]): Outstanding[] {
+    const tasks: Outstanding[] = [];
+    try {
+      for (const token of tokens) tasks.push(this.claimLease(token));
+    } catch (error) {
+      giveUp(tasks);
+      throw error;
+    }
+    return tasks;
+  }
+
+  stageAck(tasks: readonly Outstanding[]): void {
+    this.#stageOffsets(ConsumerOp.Ack, undefined, tasks);
+  }
+
+  acked(tasks: readonly Outstanding[]): void {
+    for (const task of tasks) task.ledger.finish(task);
+  }
+
+  /** Stages an operation on several tasks: one for each lane that they are in. */
+  #stageOffsets(code: number, field: number | undefined, tasks: readonly Outstanding[]): void {
+    const [first] = tasks;
+    const oneLane = tasks.every((task) => task.ledger === first!.ledger);
+    for (const { ledger } of oneLane ? [{ ledger: first!.ledger }] : this.lanes) {
+      const own = oneLane ? tasks : tasks.filter((task) => task.ledger === ledger);
+      if (own.length === 0) continue;
+      const output = this.#operation(code, own[0]!);
+      if (field !== undefined) output.varint(field);
+      output.varint(own.length);
+      for (const task of own) output.varint(task.offset);
+      this.#engine.endOperation();
+    }
+  }
+
+  /** Upper bound for an operation on several tasks. */
+  offsetsBytesMax(count: number): number {
+    const lanes = Math.min(count, this.lanes.length);
+    return lanes * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX) + count * VARINT_BYTES_MAX;
+  }
+
+  stageRelease(task: Outstanding, delayMs: number, error: string): void {
+    const output = this.#operation(ConsumerOp.Release, task);
+    output.varint(task.offset);
+    output.varint(delayMs);
+    output.string(error);
+    this.#engine.endOperation();
+  }
+
+  released(task: Outstanding, delayMs: number, error: string): void {
+    task.reserved = false;
+    this.#release(task, delayMs, error, this.#engine.entryTime);
+    if (delayMs === 0) this.delivery.wake();
+    this.arm();
+  }
+
+  #release(task: Outstanding, delayMs: number, error: string, time: LogTime): void {
+    task.addFailure({ attempt: task.attempt, at: time.wallMs, error });
+    task.ledger.release(task, time.elapsedMs, time.wallMs, delayMs);
+  }
+
+  stageGiveBack(tasks: readonly Outstanding[], toHead: boolean): void {
+    this.#stageOffsets(ConsumerOp.GiveBack, toHead ? 0 : 1, tasks);
+  }
+
+  /** In the order of `stageGiveBack`: lane by lane. */
+  givenBack(tasks: readonly Outstanding[], toHead: boolean): void {
+    const { elapsedMs } = this.#engine.entryTime;
+    for (const task of tasks) {
+      task.reserved = false;
+      task.ledger.giveBack(task, elapsedMs, toHead);
+    }
+    this.delivery.wake();
+  }
+
+  stageExtend(task: Outstanding, leaseMs: number): void {
+    const output = this.#operation(ConsumerOp.Extend, task);
+    output.varint(task.offset);
+    output.varint(leaseMs);
+    this.#engine.endOperation();
+  }
+
+  extended(task: Outstanding, leaseMs: number): void {
+    task.reserved = false;
+    task.ledger.extend(task, this.#engine.entryTime.elapsedMs + leaseMs);
+    this.arm();
+  }
+
+  /** After `host.openDead`. */
+  stageBury(task: Outstanding, letter: RecordParts): void {
+    this.#engine.append(this.dead.stream!, letter);
+    const output = this.#operation(ConsumerOp.Bury, task);
+    output.varint(task.offset);
+    this.#engine.endOperation();
+  }
+
+  buried(task: Outstanding): void {
+    task.ledger.finish(task);
+  }
+
+  /** Whether a task that fails now has had its last attempt. */
+  isExhausted(task: Outstanding): boolean {
+    const limit = task.limit === 0 ? this.host.rules.maxAttempts : task.limit - 1;
+    return limit > 0 && task.attempt >= limit;
+  }
+
+  /** Wait before the next attempt of a task that has just failed. */
+  backoffMs(task: Outstanding): number {
+    const { initialMs, maxMs, factor, jitter } = this.host.rules.backoff;
+    const wait = Math.min(maxMs, initialMs * factor ** (task.attempt - 1));
+    const variation = 1 + jitter * ((2 * this.#engine.random.uint32()) / 2 ** 32 - 1);
+    return Math.round(Math.min(maxMs, wait * variation));
+  }
+
+  /** The dead letter of a task, from its record: what it was, and why it died. */
+  letterOf(task: Outstanding, error: string, cause: DeathCause): Promise<RecordParts> {
+    return this.lane(task.ledger.lane).atRecord(task.offset, (record) => {
+      return letterOf(task, record, error, cause, this.#engine.time().wallMs);
+    });
+  }
+
+  /** Moves a task, reserved by the caller, to the dead letters. Resolves when that is committed. */
+  bury(
+    task: Outstanding,
+    error: string,
+    durability: Durability,
+    cause: DeathCause = "attempts exhausted",
+  ): Promise<void> {
+    return this.#engine.finishing(this.#bury(task, error, durability, cause));
+  }
+
+  async #bury(task: Outstanding, error: string, durability: Durability, cause: DeathCause): Promise<void> {
+    const engine = this.#engine;
+    let letter: RecordParts;
+    try {
+      letter = await this.letterOf(task, error, cause);
+    } catch (failure) {
+      task.reserved = false;
+      throw failure;
+    }
+    await new Promise<void>((resolve, reject) => {
+      try {
+        this.host.openDead(this);
+        engine.begin(recordBytesMax(letter), 1, SETTLE_BYTES_MAX, true);
+        this.stageBury(task, letter);
+      } catch (failure) {
+        task.reserved = false;
+        throw failure;
+      }
+      engine.add({
+        durability,
+        apply: () => this.buried(task),
+        settle: resolve,
+        fail: (failure) => {
+          task.reserved = false;
+          reject(failure);
+        },
+      });
+    });
+  }
+
+  /**
+   * Makes a dead letter of a task that is done already, from what its receiver got: it was acknowledged as it was handed
+   * out, and turned out to be unusable.
+   */
+  buryTaken(task: LeasedTask, error: string): Promise<void> {
+    const engine = this.#engine;
+    const letter = takenLetter(task, error, engine.time().wallMs);
+    return new Promise((resolve, reject) => {
+      this.host.openDead(this);
+      engine.begin(recordBytesMax(letter), 1, 0, true);
+      engine.append(this.dead.stream!, letter);
+      engine.add({ durability: engine.options.durability, apply() {}, settle: resolve, fail: reject });
+    });
+  }
+
+  /** A task whose record cannot be read must not stand in the way of others: it waits. */
+  setAside(task: Outstanding, error: Error): void {
+    if (task.phase === TaskPhase.Done || task.reserved) return;
+    // Want of a file descriptor says nothing about the task.
+    if (isNoDescriptor(error.cause)) return;
+    task.reserved = true;
+    task.ledger.hold(task);
+    this.#engine.logger.error({ queue: this.host.name, task: task.offset, error }, "a task cannot be read");
+    const delayMs = Math.max(WALL_CHECK_MS, this.host.rules.backoff.maxMs);
+    const reason = `cannot be read: ${error.message}`.slice(0, 256);
+    if (!this.#stageReleaseOf(task, delayMs, reason)) task.ledger.unhold(task);
+  }
+
+  // ------------------------------------------------------------------------------------------------------------ time
+
+  /** Sees to it that the timer goes off when the next lease ends or the next task is due. */
+  arm(notBefore = 0): void {
+    const engine = this.#engine;
+    let at = Number.POSITIVE_INFINITY;
+    for (const { ledger } of this.lanes) {
+      const { byLease, byElapsed, byWall } = ledger;
+      at = Math.min(at, byLease.first?.at ?? at, byElapsed.first?.at ?? at);
+      if (byWall.first === undefined) continue;
+      const wait = Math.min(WALL_CHECK_MS, Math.max(0, byWall.first.at - engine.clock.wallMs()));
+      at = Math.min(at, engine.elapsedMs() + wait);
+    }
+    at = Math.max(at, notBefore);
+    if (at >= this.#timerAt || engine.closed) return;
+    this.#timer?.cancel();
+    this.#timerAt = at;
+    this.#timer = engine.clock.setTimer(Math.max(0, at - engine.elapsedMs()), () => {
+      this.#timer = undefined;
+      this.#timerAt = Number.POSITIVE_INFINITY;
+      // If the event loop stood still, acks that arrived meanwhile are read before their leases are ended.
+      engine.clock.defer(() => this.#onTime());
+    });
+  }
+
+  /** Makes tasks ready whose time has come. */
+  ripen(): void {
+    const engine = this.#engine;
+    for (const { ledger } of this.lanes) ledger.ripen(engine.elapsedMs(), engine.clock.wallMs());
+  }
+
+  #onTime(): void {
+    const engine = this.#engine;
+    if (engine.closed || engine.failure !== undefined) return;
+    const now = engine.elapsedMs();
+    this.ripen();
+    let ended = true;
+    for (const { ledger } of this.lanes) {
+      for (const task of ledger.expired(now)) ended = this.#expire(task) && ended;
+    }
+    this.delivery.serve();
+    // What could not be ended, for want of disk space, is tried again, but not at once.
+    this.arm(ended ? 0 : now + WALL_CHECK_MS);
+  }
+
+  /** Ends a lease that is up. False if that cannot be logged now. */
+  #expire(task: Outstanding): boolean {
+    const engine = this.#engine;
+    const durability = engine.options.durability;
+    task.reserved = true;
+    if (this.isExhausted(task)) {
+      this.bury(task, LEASE_EXPIRED, durability).catch((error: Error) => this.#postpone(task, error));
+      return true;
+    }
+    // It has waited for a whole lease; no further wait.
+    return this.#stageReleaseOf(task, 0, LEASE_EXPIRED);
+  }
+
+  /** A task that cannot be moved to the dead letters stays, and is tried again later. */
+  #postpone(task: Outstanding, error: Error): void {
+    const engine = this.#engine;
+    if (engine.closed || engine.failure !== undefined || task.phase !== TaskPhase.Leased) return;
+    engine.logger.error(
+      { queue: this.host.name, task: task.offset, error },
+      "a dead task cannot be moved to the dead letters",
+    );
+    task.reserved = true;
+    this.#stageReleaseOf(
+      task,
+      Math.max(WALL_CHECK_MS, this.host.rules.backoff.maxMs),
+      `cannot be buried: ${error.message}`.slice(0, 256),
+    );
+  }
+
+  #stageReleaseOf(task: Outstanding, delayMs: number, error: string): boolean {
+    const engine = this.#engine;
+    try {
+      engine.begin(0, 0, RELEASE_BYTES_MAX, true);
+      this.stageRelease(task, delayMs, error);
+    } catch (failure) {
+      task.reserved = false;
+      engine.logger.error({ queue: this.host.name, error: failure }, "an expired lease cannot be ended now");
+      return false;
+    }
+    engine.add({
+      durability: engine.options.durability,
+      apply: () => this.released(task, delayMs, error),
+      settle() {},
+      fail() {
+        task.reserved = false;
+      },
+    });
+    return true;
+  }
+
+  /** At the close: what sessions hold goes back to the head, in the order of the tasks. If it cannot, the next open sees to it. */
+  #endSessions(): void {
+    for (const { ledger } of this.lanes) {
+      const held = [...ledger.leased].filter((task) => task.at === Number.POSITIVE_INFINITY && !task.reserved);
+      held.sort((a, b) => b.offset - a.offset);
+      for (let at = 0; at < held.length; at += GIVEN_BACK_AT_ONCE) {
+        if (!this.#stageGiveBackOf(held.slice(at, at + GIVEN_BACK_AT_ONCE))) return;
+      }
+    }
+  }
+
+  #stageGiveBackOf(tasks: readonly Outstanding[]): boolean {
+    const engine = this.#engine;
+    try {
+      engine.begin(0, 0, this.offsetsBytesMax(tasks.length), true);
+    } catch {
+      return false;
+    }
+    for (const task of tasks) task.reserved = true;
+    this.stageGiveBack(tasks, true);
+    engine.add({
+      durability: engine.options.durability,
+      apply: () => this.givenBack(tasks, true),
+      settle() {},
+      fail() {
+        giveUp(tasks);
+      },
+    });
+    return true;
+  }
+}
+
+/** Gives back what was reserved for an operation that is not made. */
+export function giveUp(tasks: readonly Outstanding[]): void {
+  for (const task of tasks) task.reserved = false;
+}
+
+function staleLease(token: TaskToken, reason: string): VarveError {
+  return new VarveError(
+    "ERR_STALE_LEASE",
+    `task ${token.offset}, attempt ${token.attempt}: ${reason}. Nothing was changed; drop the result of this attempt.`,
+    { details: { id: String(token.offset), attempt: token.attempt } },
+  );
+}

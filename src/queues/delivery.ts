@@ -1,0 +1,345 @@
+/** Who waits for a consumer's tasks, and gets which. */
+
+import type { Durability } from "../api/contract.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import type { Operation } from "../engine/operation.js";
+import type { RecordCursor } from "../storage/batch.js";
+import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { StreamReader } from "../storage/stream-reader.js";
+import { type Consumer, ConsumerOp } from "./consumer.js";
+import type { Lane } from "./lane.js";
+import { Outstanding } from "./ledger.js";
+import { decodeTaskAttributes, type TaskAttributes } from "./task-record.js";
+import { LeasedTask } from "./task-token.js";
+
+const DELIVERY_BYTES_MAX = 4 * VARINT_BYTES_MAX + 8;
+
+/** Someone who wants tasks. */
+export interface Receiver {
+  readonly max: number;
+  /** 0: while the session lasts. */
+  readonly leaseMs: number;
+  /** Delivered and done in one commit. */
+  readonly autoAck: boolean;
+  readonly durability: Durability;
+  /** Goes on waiting while there is nothing. */
+  readonly waits: boolean;
+  resolve(tasks: LeasedTask[]): void;
+  reject(error: Error): void;
+}
+
+/** Someone who wants to see the next task, and leaves it where it is. */
+export interface Peeker {
+  readonly waits: boolean;
+  resolve(task: LeasedTask | undefined): void;
+  reject(error: Error): void;
+}
+
+type Outcome = "delivered" | "none" | "load";
+
+export class Delivery {
+  readonly #consumer: Consumer;
+  #engine!: Engine;
+  readonly #receivers = new Set<Receiver>();
+  readonly #peekers = new Set<Peeker>();
+  #loading = false;
+  readonly #serve = () => this.serve();
+
+  constructor(consumer: Consumer) {
+    this.#consumer = consumer;
+  }
+
+  attach(engine: Engine): void {
+    this.#engine = engine;
+  }
+
+  get waiters(): number {
+    return this.#receivers.size;
+  }
+
+  close(error: Error): void {
+    for (const receiver of this.#receivers) receiver.reject(error);
+    this.#receivers.clear();
+    for (const peeker of this.#peekers) peeker.reject(error);
+    this.#peekers.clear();
+  }
+
+  /** Hands tasks to a receiver, now or when there are some. */
+  receive(receiver: Receiver): void {
+    if (this.#receivers.size === 0 && !this.#loading) {
+      const outcome = this.#deliverTo(receiver);
+      if (outcome === "delivered") return;
+      if (outcome === "none" && !receiver.waits) {
+        receiver.resolve([]);
+        return;
+      }
+    }
+    this.#receivers.add(receiver);
+  }
+
+  /** Ends a receiver's wait without a task, unless one is on its way to it. */
+  forget(receiver: Receiver): void {
+    if (this.#receivers.delete(receiver)) receiver.resolve([]);
+  }
+
+  /** Shows the next task, now or when there is one. */
+  peek(peeker: Peeker): void {
+    if (!this.#loading) {
+      const found = this.#peekFor(peeker);
+      if (found === "delivered") return;
+      if (found === "none" && !peeker.waits) {
+        peeker.resolve(undefined);
+        return;
+      }
+    }
+    this.#peekers.add(peeker);
+  }
+
+  forgetPeeker(peeker: Peeker): void {
+    if (this.#peekers.delete(peeker)) peeker.resolve(undefined);
+  }
+
+  /** Called when there may be something for those who wait. */
+  wake(): void {
+    this.#engine.wake(this.#serve);
+  }
+
+  /** Those who only look come first: they take nothing from the others. */
+  serve(): void {
+    this.#serveEach(
+      this.#peekers,
+      (peeker) => this.#peekFor(peeker),
+      (peeker) => peeker.resolve(undefined),
+    );
+    this.#serveEach(
+      this.#receivers,
+      (receiver) => this.#deliverTo(receiver),
+      (receiver) => receiver.resolve([]),
+    );
+  }
+
+  #serveEach<T extends Receiver | Peeker>(line: Set<T>, give: (to: T) => Outcome, giveNothing: (to: T) => void): void {
+    for (const waiting of line) {
+      if (this.#loading) return;
+      let outcome: Outcome;
+      try {
+        outcome = give(waiting);
+      } catch (error) {
+        line.delete(waiting);
+        waiting.reject(error as Error);
+        continue;
+      }
+      if (outcome === "delivered") {
+        line.delete(waiting);
+      } else if (outcome === "none" && !waiting.waits) {
+        line.delete(waiting);
+        giveNothing(waiting);
+      } else {
+        if (outcome === "load") return;
+        // Nothing for this one, so nothing for those behind it, but they may not want to wait.
+      }
+    }
+  }
+
+  /** Stages the delivery of what is ready and in memory, at most what the receiver wants. */
+  #deliverTo(receiver: Receiver): Outcome {
+    const consumer = this.#consumer;
+    const ready = consumer.ready;
+    if (ready === 0) return "none";
+    const engine = this.#engine;
+    const max = Math.min(receiver.max, ready);
+    const headers = consumer.lanes.length * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX);
+    engine.begin(0, 0, headers + max * DELIVERY_BYTES_MAX, true);
+    const tasks: LeasedTask[] = [];
+    let outcome: Outcome = "none";
+    for (const lane of consumer.lanes) {
+      outcome = this.#claim(lane, max, receiver.autoAck, tasks);
+      if (outcome === "load" || tasks.length === max) break;
+    }
+    if (tasks.length === 0) return outcome;
+    let durability = receiver.durability;
+    for (let from = 0; from < tasks.length; ) from = this.#stage(tasks, from, receiver);
+    for (const { task } of tasks) {
+      // What is not yet visible in the directory's mode is not shown by way of a delivery either.
+      if (task.offset >= consumer.lane(task.ledger.lane).stream.visible) durability = engine.options.durability;
+    }
+    engine.add(new Handover(consumer, tasks, receiver, durability));
+    return "delivered";
+  }
+
+  /** Stages the operation for the tasks of one lane, from an index on; returns the one behind them. */
+  #stage(tasks: readonly LeasedTask[], from: number, { autoAck, leaseMs }: Receiver): number {
+    const { ledger } = tasks[from]!.task;
+    let to = from + 1;
+    while (to < tasks.length && tasks[to]!.task.ledger === ledger) to++;
+    const output = this.#consumer.operation(autoAck ? ConsumerOp.Take : ConsumerOp.Deliver);
+    output.varint(ledger.lane);
+    if (!autoAck) output.varint(leaseMs);
+    output.varint(to - from);
+    for (let index = from; index < to; index++) {
+      const { task } = tasks[index]!;
+      output.varint(task.offset);
+      if (autoAck) {
+        output.varint(task.bytes);
+        continue;
+      }
+      output.varint(task.attempt);
+      output.varint(task.limit);
+      output.varint(task.bytes);
+      output.u32(task.tokenHigh);
+      output.u32(task.tokenLow);
+    }
+    this.#engine.endOperation();
+    return to;
+  }
+
+  /** Takes ready tasks of a lane: those delivered before first, then from the cursor on. */
+  #claim(lane: Lane, max: number, autoAck: boolean, into: LeasedTask[]): "none" | "load" {
+    const { ledger } = lane;
+    for (let task = lane.again; into.length < max && task !== undefined; task = lane.again) {
+      const reader = lane.againReader;
+      let found: "record" | "load";
+      try {
+        found = lane.findAgain(task.offset);
+      } catch (error) {
+        if (into.length > 0) return "none"; // those come first; the error is met again
+        this.#consumer.setAside(task, error as Error);
+        throw error;
+      }
+      if (found === "load") return this.#load(lane, reader, into.length, task);
+      ledger.hold(task);
+      into.push(this.#claimed(task, reader.record, decodeTaskAttributes(reader.record.attributes()), autoAck));
+    }
+    while (into.length < max) {
+      let found: "record" | "end" | "load";
+      try {
+        found = lane.nextFresh(lane.stream.next);
+      } catch (error) {
+        if (into.length > 0) return "none";
+        lane.passDamage(error);
+        throw error;
+      }
+      if (found === "load") return this.#load(lane, lane.reader, into.length, undefined);
+      if (found === "end") break;
+      const { record } = lane.reader;
+      lane.taken = record.offset + 1;
+      const task = new Outstanding(ledger, record.offset);
+      const attributes = decodeTaskAttributes(record.attributes());
+      task.limit = attributes.limit;
+      into.push(this.#claimed(task, record, attributes, autoAck));
+    }
+    return "none";
+  }
+
+  #claimed(task: Outstanding, record: RecordCursor, attributes: TaskAttributes, autoAck: boolean): LeasedTask {
+    const { random } = this.#engine;
+    task.reserved = true;
+    task.attempt++;
+    task.bytes = record.end - record.payloadStart;
+    if (!autoAck) {
+      task.tokenHigh = random.uint32();
+      task.tokenLow = random.uint32();
+    }
+    return new LeasedTask(this.#consumer, task, record, attributes);
+  }
+
+  /** Shows a peeker the task that would be delivered next, if it may be seen already. */
+  #peekFor(peeker: Peeker): Outcome {
+    for (const lane of this.#consumer.lanes) {
+      const task = lane.again;
+      const reader = task === undefined ? lane.reader : lane.againReader;
+      let found: "record" | "end" | "load";
+      try {
+        found = task === undefined ? lane.nextFresh(lane.stream.visible) : lane.findAgain(task.offset);
+      } catch (error) {
+        if (task !== undefined) this.#consumer.setAside(task, error as Error);
+        else lane.passDamage(error);
+        throw error;
+      }
+      if (found === "end") continue;
+      if (found === "load") return this.#load(lane, reader, 0, task);
+      const { record } = reader;
+      const shown = task ?? new Outstanding(lane.ledger, record.offset);
+      peeker.resolve(new LeasedTask(this.#consumer, shown, record, decodeTaskAttributes(record.attributes())));
+      return "delivered";
+    }
+    return "none";
+  }
+
+  /**
+   * Fetches what a reader needs from disk, then serves again.
+   * @param claimed tasks that are in hand already
+   * @param again the task that it is for, if delivered before
+   */
+  #load(lane: Lane, reader: StreamReader, claimed: number, again: Outstanding | undefined): "load" {
+    // With tasks in hand there is no hurry, except to read on.
+    if (this.#loading || (claimed > 0 && again !== undefined)) return "load";
+    this.#loading = true;
+    reader.load().then(
+      () => {
+        this.#loading = false;
+        this.serve();
+      },
+      (error: Error) => {
+        this.#loading = false;
+        // One of those who wait is told of damage; the next ones get what stands behind it.
+        const line: Set<Receiver | Peeker> = this.#receivers.size > 0 ? this.#receivers : this.#peekers;
+        const [waiting] = line;
+        if (waiting !== undefined) {
+          line.delete(waiting);
+          waiting.reject(error);
+        }
+        if (again !== undefined) this.#consumer.setAside(again, error);
+        else lane.passDamage(error);
+        this.serve();
+      },
+    );
+    return "load";
+  }
+
+  /** After a delivery has been logged. */
+  delivered(tasks: readonly LeasedTask[], leaseMs: number): void {
+    const { elapsedMs } = this.#engine.entryTime;
+    for (const { task } of tasks) {
+      task.reserved = false;
+      task.ledger.deliver(task, elapsedMs, leaseMs);
+    }
+    this.#consumer.arm();
+  }
+
+  taken(tasks: readonly LeasedTask[]): void {
+    for (const { task } of tasks) {
+      task.reserved = false;
+      task.ledger.take(task);
+    }
+  }
+}
+
+/** A delivery on its way through the log. */
+class Handover implements Operation {
+  readonly durability: Durability;
+  readonly #consumer: Consumer;
+  readonly #tasks: LeasedTask[];
+  readonly #receiver: Receiver;
+
+  constructor(consumer: Consumer, tasks: LeasedTask[], receiver: Receiver, durability: Durability) {
+    this.durability = durability;
+    this.#consumer = consumer;
+    this.#tasks = tasks;
+    this.#receiver = receiver;
+  }
+
+  apply(): void {
+    const { leaseMs, autoAck } = this.#receiver;
+    if (autoAck) this.#consumer.delivery.taken(this.#tasks);
+    else this.#consumer.delivery.delivered(this.#tasks, leaseMs);
+  }
+
+  settle(): void {
+    this.#receiver.resolve(this.#tasks);
+  }
+
+  fail(error: Error): void {
+    this.#receiver.reject(error);
+  }
+}

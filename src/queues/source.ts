@@ -1,0 +1,470 @@
+import { bytes, type Codec } from "../api/codec.js";
+import type {
+  CommitOptions,
+  DequeueOptions,
+  Durability,
+  Duration,
+  Handler,
+  Nacked,
+  NackOptions,
+  PeekedTask,
+  PeekOptions,
+  ReleaseOptions,
+  Task,
+  TaskRef,
+  TaskSource,
+  Worker,
+  WorkOptions,
+} from "../api/contract.js";
+import { isVarveError } from "../api/errors.js";
+import {
+  type ResolvedDequeueOptions,
+  resolveCommitOptions,
+  resolveDequeueBatchOptions,
+  resolveDequeueOptions,
+  resolveLease,
+  resolveNackOptions,
+  resolvePeekOptions,
+  resolveReleaseOptions,
+  resolveTransactionNackOptions,
+  resolveTransactionReleaseOptions,
+} from "../api/options.js";
+import type { Engine } from "../engine/engine.js";
+import type { Operation } from "../engine/operation.js";
+import { recordBytesMax } from "../storage/batch.js";
+import { work } from "../worker/worker.js";
+import { type Change, commit } from "./commit.js";
+import { type Consumer, giveUp, RELEASE_BYTES_MAX, SETTLE_BYTES_MAX } from "./consumer.js";
+import { EmbeddedDeadLetters } from "./dead-letters.js";
+import type { Peeker, Receiver } from "./delivery.js";
+import type { Outstanding } from "./ledger.js";
+import { checkBatch, foreignQueue } from "./log-queue.js";
+import { onAbort } from "./signals.js";
+import type { DeathCause } from "./task-record.js";
+import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
+
+/** What hands out a consumer's tasks, as their receivers see it. */
+export class EmbeddedSource<O> implements TaskSource<O> {
+  readonly name: string;
+  readonly dead: EmbeddedDeadLetters<O>;
+  protected readonly engine: Engine;
+  protected readonly consumer: Consumer;
+  protected readonly codec: Codec<unknown, O>;
+
+  constructor(engine: Engine, consumer: Consumer, codec: Codec<never, O>) {
+    this.name = consumer.host.name;
+    this.engine = engine;
+    this.consumer = consumer;
+    this.codec = codec as Codec<unknown, O>;
+    this.dead = new EmbeddedDeadLetters(engine, consumer, codec);
+  }
+
+  dequeue(options?: DequeueOptions): Promise<Task<O> | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#receive(resolveDequeueOptions(options), 1, (tasks) => resolve(tasks[0]), reject);
+    });
+  }
+
+  dequeueBatch(options: DequeueOptions & { readonly max: number }): Promise<Task<O>[]> {
+    return new Promise((resolve, reject) => {
+      const resolved = resolveDequeueBatchOptions(options);
+      this.#receive(resolved, resolved.max, resolve, reject);
+    });
+  }
+
+  ack(task: TaskRef, options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.engine;
+      const durability = engine.durability(resolveCommitOptions(options).durability);
+      this.engine.checkOpen();
+      this.#stageAck([this.consumer.claimLease(this.#token(task))], durability, resolve, reject);
+    });
+  }
+
+  ackBatch(refs: readonly TaskRef[], options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.engine;
+      const durability = engine.durability(resolveCommitOptions(options).durability);
+      checkBatch(refs);
+      this.engine.checkOpen();
+      if (refs.length === 0) {
+        resolve();
+        return;
+      }
+      this.#stageAck(this.#claim(refs), durability, resolve, reject);
+    });
+  }
+
+  release(refs: TaskRef | readonly TaskRef[], options?: ReleaseOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const { engine } = this;
+      const { durability: given, to } = resolveReleaseOptions(options);
+      const durability = engine.durability(given);
+      engine.checkOpen();
+      const toHead = to === "head";
+      const change = this.#releaseOf(Array.isArray(refs) ? refs : [refs as TaskRef], toHead);
+      commit(engine, [change], durability, resolve, reject);
+    });
+  }
+
+  peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined> {
+    return new Promise((resolve, reject) => {
+      const { engine, consumer } = this;
+      const { waitMs, signal } = resolvePeekOptions(options);
+      engine.checkOpen();
+      if (signal?.aborted === true) {
+        resolve(undefined);
+        return;
+      }
+      let stop: (() => void) | undefined;
+      const peeker: Peeker = {
+        waits: waitMs > 0,
+        resolve: (task) => {
+          stop?.();
+          try {
+            resolve(task && peeked(task, this.codec.decode(task.payload as Buffer)));
+          } catch (error) {
+            reject(error);
+          }
+        },
+        reject: (error) => {
+          stop?.();
+          reject(error);
+        },
+      };
+      if (waitMs > 0) stop = this.#giveUpAfter(waitMs, signal, () => consumer.delivery.forgetPeeker(peeker));
+      try {
+        consumer.delivery.peek(peeker);
+      } catch (error) {
+        stop?.();
+        throw error;
+      }
+    });
+  }
+
+  nack(ref: TaskRef, options?: NackOptions): Promise<Nacked> {
+    return new Promise((resolve, reject) => {
+      const engine = this.engine;
+      const { consumer } = this;
+      const { durability: given, delayMs, error = "no reason was given", dead } = resolveNackOptions(options);
+      const durability = engine.durability(given);
+      this.engine.checkOpen();
+      const task = consumer.claimLease(this.#token(ref));
+      if (dead || consumer.isExhausted(task)) {
+        consumer.bury(task, error, durability, causeOf(dead)).then(() => resolve({ dead: true }), reject);
+        return;
+      }
+      const wait = delayMs ?? consumer.backoffMs(task);
+      this.#settle(task, RELEASE_BYTES_MAX, () => consumer.stageRelease(task, wait, error));
+      engine.add({
+        durability,
+        apply: () => consumer.released(task, wait, error),
+        settle: () => resolve({ dead: false }),
+        fail: (failure) => {
+          task.reserved = false;
+          reject(failure);
+        },
+      });
+    });
+  }
+
+  extend(ref: TaskRef, lease?: Duration, options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const engine = this.engine;
+      const { consumer } = this;
+      const leaseMs = resolveLease(lease) ?? consumer.host.rules.leaseMs;
+      const { durability } = resolveCommitOptions(options);
+      this.engine.checkOpen();
+      const task = consumer.claimLease(this.#token(ref));
+      this.#settle(task, SETTLE_BYTES_MAX, () => consumer.stageExtend(task, leaseMs));
+      engine.add({
+        durability: engine.durability(durability),
+        apply: () => consumer.extended(task, leaseMs),
+        settle: resolve,
+        fail: (failure) => {
+          task.reserved = false;
+          reject(failure);
+        },
+      });
+    });
+  }
+
+  work(handler: Handler<O>, options?: WorkOptions): Worker<O> {
+    const { clock, logger } = this.engine;
+    this.engine.checkOpen();
+    return work(this, handler, options, {
+      timers: clock,
+      logger,
+      leaseMs: () => this.consumer.host.rules.leaseMs,
+      keepsResults: false,
+    });
+  }
+
+  ackChange(engine: Engine, ref: TaskRef): Change {
+    if (engine !== this.engine) throw foreignQueue(this.name);
+    const token = this.#token(ref);
+    let task: Outstanding | undefined;
+    return {
+      bulkBytes: 0,
+      records: 0,
+      metaBytes: SETTLE_BYTES_MAX,
+      settles: true,
+      reserve: () => {
+        task = this.consumer.claimLease(token);
+      },
+      release: () => {
+        if (task !== undefined) task.reserved = false;
+      },
+      stage: () => this.consumer.stageAck([task!]),
+      apply: () => this.consumer.acked([task!]),
+    };
+  }
+
+  /** Resolves once everything that a nack needs, which may be the task's record, is in memory. */
+  async nackChange(
+    engine: Engine,
+    ref: TaskRef,
+    options: Omit<NackOptions, "durability"> | undefined,
+  ): Promise<Change> {
+    if (engine !== this.engine) throw foreignQueue(this.name);
+    const { consumer } = this;
+    const { delayMs, error = "no reason was given", dead } = resolveTransactionNackOptions(options);
+    const token = this.#token(ref);
+    const claimed = consumer.claimLease(token);
+    claimed.reserved = false;
+    const dies = dead || consumer.isExhausted(claimed);
+    const letter = dies ? await consumer.letterOf(claimed, error, causeOf(dead)) : undefined;
+    const wait = delayMs ?? consumer.backoffMs(claimed);
+    let task: Outstanding | undefined;
+    return {
+      bulkBytes: letter === undefined ? 0 : recordBytesMax(letter),
+      records: letter === undefined ? 0 : 1,
+      metaBytes: RELEASE_BYTES_MAX,
+      settles: true,
+      reserve: () => {
+        if (letter !== undefined) consumer.host.openDead(consumer);
+        task = consumer.claimLease(token);
+      },
+      release: () => {
+        if (task !== undefined) task.reserved = false;
+      },
+      stage: () => {
+        if (letter === undefined) consumer.stageRelease(task!, wait, error);
+        else consumer.stageBury(task!, letter);
+      },
+      apply: () => {
+        if (letter === undefined) consumer.released(task!, wait, error);
+        else consumer.buried(task!);
+      },
+    };
+  }
+
+  releaseChange(engine: Engine, ref: TaskRef, options: Omit<ReleaseOptions, "durability"> | undefined): Change {
+    if (engine !== this.engine) throw foreignQueue(this.name);
+    return this.#releaseOf([this.#token(ref)], resolveTransactionReleaseOptions(options).to === "head");
+  }
+
+  // --------------------------------------------------------------------------------------------------------- private
+
+  #releaseOf(refs: readonly (TaskRef | TaskToken)[], toHead: boolean): Change {
+    const { consumer } = this;
+    const tokens = refs.map((ref) => (isToken(ref) ? ref : this.#token(ref)));
+    let tasks: Outstanding[] = [];
+    return {
+      bulkBytes: 0,
+      records: 0,
+      metaBytes: consumer.offsetsBytesMax(tokens.length),
+      settles: true,
+      reserve: () => {
+        tasks = consumer.claimLeases(tokens);
+      },
+      release: () => giveUp(tasks),
+      stage: () => consumer.stageGiveBack(tasks, toHead),
+      apply: () => consumer.givenBack(tasks, toHead),
+    };
+  }
+
+  #claim(refs: readonly TaskRef[]): Outstanding[] {
+    return this.consumer.claimLeases(refs.map((ref) => this.#token(ref)));
+  }
+
+  /** Calls back when a wait is over or the signal is aborted. Returns what stops that. */
+  #giveUpAfter(waitMs: number, signal: AbortSignal | undefined, giveUpWaiting: () => void): () => void {
+    const timer = this.engine.clock.setTimer(waitMs, giveUpWaiting, true);
+    const unwatch = signal === undefined ? undefined : onAbort(signal, giveUpWaiting);
+    return () => {
+      timer.cancel();
+      unwatch?.();
+    };
+  }
+
+  #stageAck(
+    tasks: readonly Outstanding[],
+    durability: Durability,
+    resolve: () => void,
+    reject: (error: Error) => void,
+  ): void {
+    const engine = this.engine;
+    try {
+      engine.begin(0, 0, this.consumer.offsetsBytesMax(tasks.length), true);
+    } catch (error) {
+      giveUp(tasks);
+      throw error;
+    }
+    this.consumer.stageAck(tasks);
+    engine.add(new Ack(this.consumer, tasks, durability, resolve, reject));
+  }
+
+  /** Stages an operation that settles a task which the caller has reserved. */
+  #settle(task: Outstanding, metaBytes: number, stage: () => void): void {
+    try {
+      this.engine.begin(0, 0, metaBytes, true);
+    } catch (error) {
+      task.reserved = false;
+      throw error;
+    }
+    stage();
+  }
+
+  #receive(
+    options: ResolvedDequeueOptions,
+    max: number,
+    resolve: (tasks: Task<O>[]) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const engine = this.engine;
+    const { consumer } = this;
+    this.engine.checkOpen();
+    const { waitMs, signal, leaseMs, autoAck, durability } = options;
+    if (signal?.aborted === true) {
+      resolve([]);
+      return;
+    }
+    let stop: (() => void) | undefined;
+    const receiver: Receiver = {
+      max,
+      leaseMs: leaseMs ?? consumer.host.rules.leaseMs,
+      autoAck,
+      durability: engine.durability(durability),
+      waits: waitMs > 0,
+      resolve: (tasks) => {
+        stop?.();
+        if (tasks.length === 0) {
+          resolve([]);
+          return;
+        }
+        const decoded = this.#decode(tasks);
+        if (decoded.length > 0) resolve(decoded);
+        else void Promise.resolve().then(() => this.#receiveAgain(options, max, started, resolve, reject));
+      },
+      reject: (error) => {
+        stop?.();
+        reject(error);
+      },
+    };
+    const started = waitMs > 0 ? engine.elapsedMs() : 0;
+    if (waitMs > 0) stop = this.#giveUpAfter(waitMs, signal, () => consumer.delivery.forget(receiver));
+    try {
+      consumer.delivery.receive(receiver);
+    } catch (error) {
+      stop?.();
+      throw error;
+    }
+  }
+
+  /** All that was delivered could not be decoded and is on its way to the dead letters: take what is behind it. */
+  #receiveAgain(
+    options: ResolvedDequeueOptions,
+    max: number,
+    started: number,
+    resolve: (tasks: Task<O>[]) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const waitMs = options.waitMs > 0 ? Math.max(0, options.waitMs - (this.engine.elapsedMs() - started)) : 0;
+    try {
+      this.#receive({ ...options, waitMs }, max, resolve, reject);
+    } catch (error) {
+      reject(error as Error);
+    }
+  }
+
+  /** The tasks with their payloads decoded. One that cannot be decoded goes to the dead letters; the others go on. */
+  #decode(tasks: LeasedTask[]): LeasedTask<O>[] {
+    if ((this.codec as unknown) === bytes()) return tasks as LeasedTask<O>[];
+    const decoded: LeasedTask<O>[] = [];
+    for (const task of tasks as LeasedTask<O>[]) {
+      try {
+        task.payload = this.codec.decode(task.payload as Buffer);
+        decoded.push(task);
+      } catch (cause) {
+        const reason = cause instanceof Error ? cause.message : String(cause);
+        this.#buryUndecodable(task, isVarveError(cause) ? `${cause.code}: ${reason}` : `ERR_DECODE: ${reason}`);
+      }
+    }
+    return decoded;
+  }
+
+  #buryUndecodable(task: LeasedTask<O>, reason: string): void {
+    const { consumer } = this;
+    const engine = this.engine;
+    const buried =
+      task.token === ""
+        ? consumer.buryTaken(task, reason.slice(0, 256))
+        : consumer.bury(consumer.claimLease(task), reason.slice(0, 256), engine.options.durability);
+    buried.catch((error: Error) => {
+      // The lease ends by itself, and the next attempt meets the same.
+      engine.logger.error({ queue: this.name, task: task.id, error }, "an undecodable task could not be set aside");
+    });
+  }
+
+  #token(ref: TaskRef): TaskToken {
+    if (ref instanceof LeasedTask && ref.belongsTo(this.consumer)) return ref;
+    const token = typeof ref === "object" && ref !== null ? ref.token : ref;
+    return parseToken(token, this.consumer);
+  }
+}
+
+function isToken(ref: TaskRef | TaskToken): ref is TaskToken {
+  return typeof ref === "object" && ref !== null && "low" in ref;
+}
+
+function peeked<O>(task: LeasedTask, payload: O): PeekedTask<O> {
+  const { id, attempt, timestamp, key, headers } = task;
+  return { id, attempt, timestamp, key, headers, payload };
+}
+
+function causeOf(dead: boolean): DeathCause {
+  return dead ? "discarded" : "attempts exhausted";
+}
+
+/** An ack on its way through the log. */
+class Ack implements Operation {
+  readonly durability: Durability;
+  readonly #consumer: Consumer;
+  readonly #tasks: readonly Outstanding[];
+  readonly settle: () => void;
+  readonly #reject: (error: Error) => void;
+
+  constructor(
+    consumer: Consumer,
+    tasks: readonly Outstanding[],
+    durability: Durability,
+    resolve: () => void,
+    reject: (error: Error) => void,
+  ) {
+    this.durability = durability;
+    this.#consumer = consumer;
+    this.#tasks = tasks;
+    this.settle = resolve;
+    this.#reject = reject;
+  }
+
+  apply(): void {
+    this.#consumer.acked(this.#tasks);
+  }
+
+  fail(error: Error): void {
+    giveUp(this.#tasks);
+    this.#reject(error);
+  }
+}
