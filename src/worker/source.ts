@@ -2,9 +2,7 @@ import type { CommitOptions, Logger, TaskRef, TaskSource } from "../api/contract
 
 /** What a worker takes its tasks from. */
 export interface WorkSource<O>
-  extends Pick<TaskSource<O>, "name" | "dequeueBatch" | "ack" | "ackBatch" | "nack" | "extend"> {
-  /** Gives a task back undone, its attempt not counted. A source without it is told of a failure instead. */
-  release?(task: TaskRef, options?: CommitOptions): Promise<void>;
+  extends Pick<TaskSource<O>, "name" | "dequeueBatch" | "ack" | "ackBatch" | "nack" | "release" | "extend"> {
   /** Where tasks have progress. */
   progress?(task: TaskRef, value: unknown, options?: CommitOptions): Promise<void>;
 }

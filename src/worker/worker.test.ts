@@ -101,8 +101,8 @@ class FakeSource implements WorkSource<string> {
     return this.#call("extend", `${nameOf(task)} ${String(lease)}`);
   }
 
-  release(task: TaskRef): Promise<void> {
-    return this.#call("release", nameOf(task));
+  release(tasks: TaskRef | readonly TaskRef[]): Promise<void> {
+    return this.#call("release", nameOf(tasks as TaskRef));
   }
 
   progress(task: TaskRef, value: unknown): Promise<void> {

@@ -540,7 +540,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     const waits = !job.settlingItself;
     if (waits) this.#givingBack++;
     try {
-      await job.exclusive(() => (job.settled ? Promise.resolve() : this.#release(job.task)));
+      await job.exclusive(() => (job.settled ? Promise.resolve() : this.#source.release(job.task, this.#commit)));
     } catch (error) {
       if (!isVarveError(error, "ERR_STALE_LEASE") && !isVarveError(error, "ERR_CLOSED")) this.#report(error, job.task);
     }
@@ -551,11 +551,6 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   /** Tasks that arrived when none were wanted any more. */
   #returnUntouched(tasks: readonly Task<O>[], arrival: Arrival): void {
     for (const task of [...tasks].reverse()) void this.#giveBack(new Job(task, arrival));
-  }
-
-  async #release(task: Task<O>): Promise<void> {
-    if (this.#source.release !== undefined) await this.#source.release(task, this.#commit);
-    else await this.#source.nack(task, { ...this.#commit, delay: 0, error: "given back by a worker that was closed" });
   }
 
   /** The source takes no more calls. */
