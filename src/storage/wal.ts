@@ -40,14 +40,23 @@ export interface WalFile {
   readonly batches: BatchRef[];
 }
 
-/** A file as it is taken into use. Unless it says otherwise, nothing of it counts as durable. */
-export function newWalFile(file: DiskFile, seq: number, header: WalFileHeader | undefined, position: number): WalFile {
+/**
+ * A file as it is taken into use. Unless it says otherwise, nothing of it counts as durable.
+ * @param allocated its size, where that is known: asking for it may fail
+ */
+export function newWalFile(
+  file: DiskFile,
+  seq: number,
+  header: WalFileHeader | undefined,
+  position: number,
+  allocated = file.size(),
+): WalFile {
   return {
     seq,
     header,
     file,
     position,
-    allocated: file.size(),
+    allocated,
     dirty: true,
     unnamed: true,
     named: undefined,
@@ -172,7 +181,13 @@ export class Wal {
       }
     }
     const { directoryId, bootId, fileBytes } = this.#options;
-    const wal = newWalFile(file, seq, { ...header, seq, directoryId, bootId, fileBytes }, FILE_HEADER_BYTES);
+    const wal = newWalFile(
+      file,
+      seq,
+      { ...header, seq, directoryId, bootId, fileBytes },
+      FILE_HEADER_BYTES,
+      spare?.bytes ?? 0,
+    );
     wal.allocated = Math.min(wal.allocated, fileBytes);
     try {
       if (wal.allocated < this.growBytes) this.#growAtLeast(file, wal, bytesMin);
