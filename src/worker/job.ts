@@ -24,6 +24,7 @@ export function leaseFrom(askedAtMs: number, leaseMs: number, renewedMs: number)
 /** One delivery in a worker's hands, from its arrival until its outcome is recorded or no longer counts. */
 export class Job<O> {
   readonly task: Task<O>;
+  readonly number: number;
   readonly arrival: Arrival;
   lease: Lease;
   /** How the call of the handler ended, with what it returned or threw. */
@@ -51,8 +52,10 @@ export class Job<O> {
   /** Where it stands in the worker's list of jobs; -1 when it is in none. */
   place = -1;
 
-  constructor(task: Task<O>, arrival: Arrival) {
+  /** @param number rises from delivery to delivery of a worker */
+  constructor(task: Task<O>, number: number, arrival: Arrival) {
     this.task = task;
+    this.number = number;
     this.arrival = arrival;
     this.lease = arrival.lease;
   }

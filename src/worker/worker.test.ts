@@ -499,8 +499,8 @@ test("close stops taking tasks, keeps leases alive and waits for the handlers", 
 
 test("close with a timeout aborts the rest and gives those tasks back, the last one first", async () => {
   const handlers = new Handlers();
-  const { source, worker, told, pass } = start(handlers.handle, { concurrency: 3 });
-  source.add("a", "b", "c");
+  const { source, worker, told, pass } = start(handlers.handle, { concurrency: 4 });
+  source.add("b", "a", "c", "d");
   await pass();
   const closing = worker.close({ timeout: 500 });
   handlers.end("b");
@@ -509,14 +509,15 @@ test("close with a timeout aborts the rest and gives those tasks back, the last 
   await pass(1);
   await closing;
   assert.equal(handlers.reason("a"), "ERR_CLOSED");
-  assert.deepEqual(source.calls, ["ack b", "release c", "release a"]);
+  assert.deepEqual(source.calls, ["ack b", "release d", "release c", "release a"]);
   assert.deepEqual(told, ["completed b undefined"]);
-  assert.equal(worker.abandoned, 2);
+  assert.equal(worker.abandoned, 3);
   handlers.end("a");
+  handlers.end("d");
   handlers.running.get("c")?.fail(new Error("aborted"));
   await pass();
   assert.equal(worker.abandoned, 0);
-  assert.equal(source.calls.length, 3);
+  assert.equal(source.calls.length, 4);
 });
 
 test("a second close can come to an end earlier", async () => {

@@ -74,6 +74,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   /** Jobs that hold a slot: their handlers run, or their outcomes were refused and are waiting for another attempt. */
   #occupied = 0;
   #abandoned = 0;
+  #deliveries = 0;
   /** Jobs whose handlers have ended in this turn. */
   #ended: Job<O>[] = [];
   #turnDue = false;
@@ -271,7 +272,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   #start(tasks: readonly Task<O>[], arrival: Arrival): void {
     if (tasks.length > 0) this.#schedule(Math.min(arrival.lease.renewAtMs, arrival.timesOutAtMs));
     for (const task of tasks) {
-      const job = new Job(task, arrival);
+      const job = new Job(task, this.#deliveries++, arrival);
       this.#jobs.add(job);
       this.#occupied++;
       this.#run(job);
@@ -525,7 +526,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     const error = new VarveError("ERR_CLOSED", "the worker was closed before the handler had ended");
     this.#record();
     // The last one given back is the first to be delivered again.
-    for (const job of this.#jobs.list().reverse()) {
+    for (const job of this.#jobs.list().sort((a, b) => b.number - a.number)) {
       if (job.settling) continue;
       this.#drop(job);
       if (job.running) this.#abandon(job, error);
@@ -550,7 +551,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
 
   /** Tasks that arrived when none were wanted any more. */
   #returnUntouched(tasks: readonly Task<O>[], arrival: Arrival): void {
-    for (const task of [...tasks].reverse()) void this.#giveBack(new Job(task, arrival));
+    for (const task of [...tasks].reverse()) void this.#giveBack(new Job(task, this.#deliveries++, arrival));
   }
 
   /** The source takes no more calls. */
