@@ -65,7 +65,14 @@ export interface MessageQueue extends AsyncDisposable {
   stats(): Promise<Stats>;
   /** Makes everything acknowledged so far durable, whatever the mode it was committed in. */
   sync(): Promise<void>;
-  /** Refuses new calls, finishes those accepted, makes everything durable and releases the directory. Idempotent. */
+  /**
+   * Refuses new calls, finishes those accepted, makes everything durable and releases the directory. Idempotent. Calls that
+   * wait for room in the log, and waits for messages, end with `ERR_CLOSED`, tails quietly; reads from the disk that are
+   * under way are waited for. A last checkpoint that fails, for want of space say, is no error: the log has everything,
+   * and the next open reads it back.
+   * @throws VarveError `ERR_OUTCOME_UNKNOWN`: a write or sync of the log had failed, and of what was acknowledged before it
+   * was durable, some may not be. The directory is released all the same.
+   */
   close(): Promise<void>;
 }
 

@@ -31,6 +31,7 @@ import { crc32 } from "../storage/crc32.js";
 import { type Disk, isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { FileCache } from "../storage/file-cache.js";
 import { BLOCK_BYTES, type Block, BlockRing, ChunkPool } from "../storage/memory.js";
+import { closedError, Reads } from "../storage/reads.js";
 import { PREVIOUS_SNAPSHOT } from "../storage/snapshot.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { ReaderContext } from "../storage/stream-reader.js";
@@ -113,6 +114,7 @@ export class Engine implements ReaderContext {
   readonly files: FileCache;
   readonly blocks: BlockRing;
   readonly chunks: ChunkPool;
+  readonly reads: Reads;
   readonly generation: number;
   /** Largest commit, in bytes of its encoded form. */
   readonly commitBytesMax: number;
@@ -204,6 +206,7 @@ export class Engine implements ReaderContext {
     this.#recovering = start.recovering;
     this.#elapsedBase = start.elapsedMs - this.clock.elapsedMs();
     this.blocks = new BlockRing(start.options.cacheBytes / 2);
+    this.reads = new Reads(start.directory);
     this.chunks = new ChunkPool(start.options.cacheBytes / 2);
     this.commitBytesMax = Math.floor(this.wal.entryBytesMax / 2);
     this.ballast = new Ballast(this.disk, this.directory, this.wal.growBytes);
@@ -584,6 +587,19 @@ export class Engine implements ReaderContext {
     this.#syncTimer?.cancel();
   }
 
+  /**
+   * After `stop`: why what was acknowledged last, before it was to be durable, may not be. Undefined when all that has
+   * been written is durable.
+   */
+  get unsaved(): VarveError | undefined {
+    if (this.#failure === undefined || this.durableLsn >= this.lsn) return undefined;
+    return new VarveError(
+      "ERR_OUTCOME_UNKNOWN",
+      `${this.#failure.message}: of what was written last, some may not be durable. Reopen the directory to see.`,
+      { cause: this.#failure.cause },
+    );
+  }
+
   // ------------------------------------------------------------------------------------------------------ reading
 
   readFile(path: string): Buffer | undefined {
@@ -841,10 +857,6 @@ export class Engine implements ReaderContext {
 
 function wantsSync(entry: WrittenEntry): boolean {
   return entry.operations.length > 0;
-}
-
-function closedError(directory: string): VarveError {
-  return new VarveError("ERR_CLOSED", `${directory} is closed. Open it again to go on.`);
 }
 
 function readOnlyError(failure: VarveError): VarveError {

@@ -57,7 +57,8 @@ export async function openDirectory(
   const bootId = disk.bootId() ?? "";
   const wal = new Wal(disk, walDirectory, { fileBytes: options.walFileBytes, directoryId: marker.id, bootId });
   const { sources, old, begun, seqMax } = listLog(disk, walDirectory, snapshot.header.walSeq);
-  if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {
+  const following = mustFollow(snapshot, begun);
+  if (following && sources[0]?.seq !== snapshot.header.walSeq) {
     const missing = Wal.path(walDirectory, snapshot.header.walSeq);
     throw corrupt(missing, "the log file that follows the snapshot is missing");
   }
@@ -91,7 +92,9 @@ export async function openDirectory(
   catalog.resume(last, engine.time());
   const failedMark = `${walDirectory}/${FAILED_MARK}`;
   const failed = disk.size(failedMark) !== undefined;
-  if (sources.length > 0 && mayHaveLostRecords(end.header, bootId, failed)) {
+  // Behind an orderly close, a log file that was not noted as begun is from an open that took no change.
+  const served = following || end.entries > 0;
+  if (served && mayHaveLostRecords(end.header, bootId, failed)) {
     const lost = offsetsToSkip(Math.max(options.walFileBytes, end.fileBytesMax));
     for (const entry of catalog.entries) {
       if (entry.damaged !== undefined) continue;

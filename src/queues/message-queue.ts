@@ -180,11 +180,13 @@ export class EmbeddedMessageQueue implements MessageQueue {
       // Everything acknowledged is in the log; the next open recovers it from there.
       engine.logger.warn({ directory: engine.directory, error }, "closed without a last checkpoint");
     } finally {
+      await engine.reads.close();
       await engine.wal.settle();
       engine.files.close();
       engine.wal.close();
       this.#unlock();
     }
+    if (engine.unsaved !== undefined) throw engine.unsaved;
   }
 
   /** @throws VarveError `ERR_NOT_FOUND` */

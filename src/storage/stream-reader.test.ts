@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { Disk, DiskFile } from "./disk.js";
 import { FileCache } from "./file-cache.js";
 import { ChunkPool } from "./memory.js";
+import { Reads } from "./reads.js";
 import type { Run, Segment } from "./segment.js";
 import { Stream } from "./stream.js";
 import { StreamReader } from "./stream-reader.js";
@@ -43,7 +44,13 @@ function scene(whileRead: (stream: Stream, files: FileCache) => void) {
     return { path, read, close() {} } as unknown as DiskFile;
   };
   const files = new FileCache({ openFile } as unknown as Disk, 8);
-  const context = { files, chunks: new ChunkPool(0), directoryId: "", readFile: () => undefined };
+  const context = {
+    files,
+    chunks: new ChunkPool(0),
+    reads: new Reads("/d"),
+    directoryId: "",
+    readFile: () => undefined,
+  };
   return { reader: new StreamReader(stream, context, 5), opened: () => opened };
 }
 

@@ -21,6 +21,7 @@ import {
 import { MalformedError } from "./bytes.js";
 import type { FileCache } from "./file-cache.js";
 import { type Block, CHUNK_BYTES, type Chunk, type ChunkPool, newChunk } from "./memory.js";
+import type { Reads } from "./reads.js";
 import {
   decodeIndex,
   type Run,
@@ -36,6 +37,7 @@ import { Wal, type WalFile } from "./wal.js";
 export interface ReaderContext {
   readonly files: FileCache;
   readonly chunks: ChunkPool;
+  readonly reads: Reads;
   readonly directoryId: string;
   /** Whole contents of a small file, or undefined when there is none. */
   readFile(path: string): Buffer | undefined;
@@ -82,6 +84,10 @@ export class StreamReader {
   #runPosition = 0;
   /** Offset behind the last intact batch seen in the run; what is missing from here on is damage. */
   #runOffset = 0;
+  /** The batch at the place in the run is damaged, and the next intact one still to be found. */
+  #isDamaged = false;
+  /** What was lost before the batch that was found. */
+  #damage: VarveError | undefined;
   #sequentialLoads = 0;
 
   constructor(stream: Stream, context: ReaderContext, offset: number, options: ReaderOptions = {}) {
@@ -140,9 +146,10 @@ export class StreamReader {
 
   /**
    * Fetches the bytes that `next()` asked for.
-   * @throws VarveError `ERR_IO`, `ERR_CORRUPT`
+   * @throws VarveError `ERR_IO`, `ERR_CORRUPT`, `ERR_CLOSED`
    */
   async load(): Promise<void> {
+    this.#context.reads.begin();
     const run = this.#stream.runFor(this.#wanted);
     try {
       await this.#load(run);
@@ -150,12 +157,19 @@ export class StreamReader {
       // The segment was given up, and perhaps removed, while it was being read: next() finds what has taken its place.
       if (run !== this.#stream.runFor(this.#wanted)) return;
       throw readError(this.#stream, error);
+    } finally {
+      this.#context.reads.end();
     }
   }
 
   async #load(run: Run | undefined): Promise<void> {
     if (run !== undefined) {
       if (run !== this.#run) await this.#locate(run);
+      if (this.#isDamaged) {
+        this.#isDamaged = false;
+        await this.#passDamage(run);
+        return;
+      }
       // The stream may have changed meanwhile; next() finds out.
       const available = run.position + run.bytes - this.#runPosition;
       if (available <= 0) return;
@@ -226,6 +240,11 @@ export class StreamReader {
 
   #enterRun(run: Run, limit: number): "record" | "end" | "load" {
     if (this.#run !== run) return "load";
+    if (this.#damage !== undefined) {
+      const damage = this.#damage;
+      this.#run = undefined;
+      throw damage;
+    }
     const end = run.position + run.bytes;
     while (this.#runPosition < end) {
       const headerAt = this.#reach(run, this.#runPosition, BATCH_HEADER_BYTES);
@@ -248,7 +267,9 @@ export class StreamReader {
           }
         }
       }
-      this.#passDamage(run, end);
+      // What stands behind it is looked for where there is time to wait.
+      this.#isDamaged = true;
+      return "load";
     }
     // All of the run has been read and nothing at or above the wanted offset is left in it.
     if (this.#runOffset < run.next) {
@@ -260,38 +281,55 @@ export class StreamReader {
     return this.#wanted >= limit ? "end" : this.#enter(limit);
   }
 
-  /** Stands before the next intact batch behind a damaged one; throws if the damage covers the wanted offset. */
-  #passDamage(run: Run, end: number): void {
+  /**
+   * Stands before the next intact batch behind a damaged one, or at the end of the run. If the damage covers the wanted
+   * offset, `next()` says so.
+   */
+  async #passDamage(run: Run): Promise<void> {
     const from = this.#runPosition;
-    const lost = this.#runOffset;
+    const end = run.position + run.bytes;
+    const header = await this.#findIntact(run, from + 8, end);
+    this.#runPosition = header === undefined ? end : header.position;
+    if (header === undefined) return;
+    const lost = Math.max(this.#runOffset, this.#wanted);
+    this.#runOffset = header.baseOffset;
+    if (header.baseOffset > this.#wanted) {
+      this.#damage = damaged(run.segment.path, from, lost, header.baseOffset);
+    }
+  }
+
+  /** The next intact batch of the stream at or behind a position, wherever it is aligned. */
+  async #findIntact(
+    run: Run,
+    from: number,
+    end: number,
+  ): Promise<{ position: number; baseOffset: number } | undefined> {
     const held = this.#context.files.hold(run.segment.path);
+    let buffer = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, end - from + 8));
     try {
-      const buffer = Buffer.allocUnsafe(end - from);
-      let filled = 0;
-      while (filled < buffer.length) {
-        const read = held.file.readSync(buffer, filled, buffer.length - filled, from + filled);
-        if (read === 0) break;
-        filled += read;
-      }
-      for (let at = 8; at + BATCH_HEADER_BYTES <= filled; at += 8) {
-        // The common case, not one of the stream's batches, must be cheap: this looks at every eighth byte.
-        if (batchStreamId(buffer, at) !== this.#stream.id) continue;
-        const header = readBatchHeader(buffer, at, filled);
-        if (header === undefined || !plausible(header, this.#stream.id, lost, run.next)) continue;
-        if (at + header.bytes > filled || !batchIsIntact(buffer, at, header.bytes)) continue;
-        this.#runPosition = from + at;
-        this.#runOffset = header.baseOffset;
-        if (header.baseOffset > this.#wanted) {
-          const first = Math.max(lost, this.#wanted);
-          this.#run = undefined;
-          throw damaged(run.segment.path, from, first, header.baseOffset);
+      for (let position = from; position + BATCH_HEADER_BYTES <= end; ) {
+        const read = await held.file.read(buffer, 0, Math.min(buffer.length, end - position), position);
+        let at = 0;
+        for (; at + BATCH_HEADER_BYTES <= read; at += 8) {
+          // The common case, not one of the stream's batches, must be cheap: this looks at every eighth byte.
+          if (batchStreamId(buffer, at) !== this.#stream.id) continue;
+          const header = readBatchHeader(buffer, at, read);
+          if (header === undefined || !plausible(header, this.#stream.id, this.#runOffset, run.next)) continue;
+          if (header.bytes > end - position - at) continue;
+          // Read again from where it begins, with as much memory as it takes.
+          if (at + header.bytes > read) break;
+          if (batchIsIntact(buffer, at, header.bytes))
+            return { position: position + at, baseOffset: header.baseOffset };
         }
-        return;
+        const wanted = readBatchHeader(buffer, at, read)?.bytes ?? 0;
+        if (at + BATCH_HEADER_BYTES <= read && wanted > buffer.length) buffer = Buffer.allocUnsafeSlow(wanted);
+        else if (at === 0) return undefined;
+        position += at;
       }
+      return undefined;
     } finally {
       this.#context.files.release(held);
     }
-    this.#runPosition = end;
   }
 
   /** Finds where in a run to start reading for the wanted offset. */
@@ -317,6 +355,8 @@ export class StreamReader {
       run.index = (stored && decodeIndex(stored, run)) ?? (await this.#buildIndex(run));
     }
     this.#run = run;
+    this.#isDamaged = false;
+    this.#damage = undefined;
     this.#sequentialLoads = 0;
     this.#runPosition = run.position;
     this.#runOffset = run.first;
@@ -432,7 +472,8 @@ export class StreamReader {
   }
 
   #startRead(segment: Segment, start: number, bytes: number, limit: number): void {
-    if (start >= limit) return;
+    if (start >= limit || this.#context.reads.closed) return;
+    this.#context.reads.begin();
     const chunk = this.#take(bytes);
     const ahead: Ahead = { chunk, end: Math.min(start + chunk.buffer.length, limit), ready: false, done: undefined };
     ahead.done = this.#read(segment, chunk, start, limit).then(
@@ -444,6 +485,7 @@ export class StreamReader {
         chunk.file = undefined;
       },
     );
+    void ahead.done.then(() => this.#context.reads.end());
     this.#ahead.push(ahead);
   }
 

@@ -24,8 +24,8 @@ export const readMutants: readonly Mutant[] = [
   {
     name: "a damaged batch is passed over in silence",
     file,
-    search: "          throw damaged(run.segment.path, from, first, header.baseOffset);",
-    replacement: "          return;",
+    search: "      this.#damage = damaged(run.segment.path, from, lost, header.baseOffset);",
+    replacement: "      void lost;",
     breaks: "what cannot be read is reported",
     killer: tampered("a damaged batch costs"),
   },

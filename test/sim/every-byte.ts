@@ -10,6 +10,7 @@ import { batchFileBytes, readBatchHeader } from "../../src/storage/batch.js";
 import type { Disk, DiskFile } from "../../src/storage/disk.js";
 import { FileCache } from "../../src/storage/file-cache.js";
 import { ChunkPool } from "../../src/storage/memory.js";
+import { Reads } from "../../src/storage/reads.js";
 import type { Run } from "../../src/storage/segment.js";
 import { decodeSnapshot, isSnapshotName } from "../../src/storage/snapshot.js";
 import type { Stream } from "../../src/storage/stream.js";
@@ -202,6 +203,7 @@ async function flipSegments(plan: Plan, disk: SimDisk, random: SimRandom, bytesM
   const context: ReaderContext = {
     files: new FileCache(files.disk, 64),
     chunks: new ChunkPool(CHUNKS_BYTES),
+    reads: new Reads(engine.directory),
     directoryId: engine.directoryId,
     readFile: () => undefined,
   };

@@ -273,7 +273,10 @@ export class Simulator {
   async #close(): Promise<void> {
     for (const tail of this.#tails) tail.abort();
     this.#note("close");
-    await this.#await(this.#mq!.close());
+    const closing = this.#mq!.close().catch((error: unknown) => {
+      if (this.#engine!.failure === undefined || !isVarveError(error, "ERR_OUTCOME_UNKNOWN")) throw error;
+    });
+    await this.#await(closing);
     if (this.disk.halted) return;
     // What was accepted before has been answered by now, or never will be.
     await this.clock.run(() => this.#pending === 0, SYNC_MS_MAX);
@@ -1034,8 +1037,8 @@ async function eachRecord(
 ): Promise<void> {
   // A reader that the end of its process interrupts keeps them.
   const chunks = idleChunks.pop() ?? new ChunkPool(0);
-  const { files, directoryId } = engine;
-  const context = { files, chunks, directoryId, readFile: (path: string) => engine.readFile(path) };
+  const { files, reads, directoryId } = engine;
+  const context = { files, chunks, reads, directoryId, readFile: (path: string) => engine.readFile(path) };
   const reader = new StreamReader(stream, context, from);
   for (let last = 0; ; ) {
     const found = reader.next(stream.next);
