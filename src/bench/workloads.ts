@@ -1,4 +1,4 @@
-import type { LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
+import type { LogQueue, MessageQueue, TaskQueue, Worker } from "../api/contract.js";
 import { open } from "../index.js";
 import { type Baseline, overwriteSync, rawRead, rawScan, rawWrite } from "./baseline.js";
 import { type Contestant, drive } from "./interleave.js";
@@ -203,6 +203,81 @@ async function cycles(directory: string, settings: RunSettings, mode: "batches" 
   };
 }
 
+/** The cycle in batches, on queues of its own: what a worker is measured against. */
+async function bareCycle(queue: MessageQueue, settings: RunSettings): Promise<Baseline> {
+  const tasks = await Promise.all(
+    Array.from({ length: settings.queues }, (_, index) => queue.openTask(`bare-${index}`)),
+  );
+  const batch = payloadsOf(settings.messageBytes, settings.batch);
+  return {
+    name: "dequeue + ack",
+    run: async (messages, probe) =>
+      settings.batch *
+      (await drive(settings.workers, Math.ceil(messages / settings.batch), 1, probe, (loop) =>
+        cycleBatch(tasks[loop % tasks.length]!, batch),
+      )),
+    settle: () => rest(queue),
+    close() {},
+  };
+}
+
+/** Enqueues a batch and waits until handlers have done as many tasks. */
+class WorkedQueue {
+  readonly #tasks: TaskQueue;
+  readonly #workers: Worker[] = [];
+  readonly #waiting: { readonly target: number; readonly resolve: () => void }[] = [];
+  #enqueued = 0;
+  #done = 0;
+
+  constructor(tasks: TaskQueue) {
+    this.#tasks = tasks;
+  }
+
+  addWorker(concurrency: number): void {
+    const worker = this.#tasks.work(async () => {}, { concurrency });
+    worker.on("completed", () => {
+      this.#done++;
+      while (this.#done >= (this.#waiting[0]?.target ?? Number.POSITIVE_INFINITY)) this.#waiting.shift()!.resolve();
+    });
+    this.#workers.push(worker);
+  }
+
+  async cycle(batch: readonly Uint8Array[]): Promise<void> {
+    this.#enqueued += batch.length;
+    const target = this.#enqueued;
+    const done = new Promise<void>((resolve) => this.#waiting.push({ target, resolve }));
+    await this.#tasks.enqueueBatch(batch);
+    await done;
+  }
+
+  async close(): Promise<void> {
+    for (const worker of this.#workers) await worker.close();
+  }
+}
+
+async function workers(directory: string, settings: RunSettings): Promise<Bench> {
+  const queue = await openDirectory(directory, settings);
+  const worked = (await several(settings, (name) => queue.openTask(name))).map((tasks) => new WorkedQueue(tasks));
+  for (let worker = 0; worker < settings.workers; worker++) worked[worker % worked.length]!.addWorker(settings.batch);
+  const batch = payloadsOf(settings.messageBytes, settings.batch);
+  return {
+    contestant: {
+      name: "varve",
+      run: async (messages, probe) =>
+        settings.batch *
+        (await drive(settings.workers, Math.ceil(messages / settings.batch), 1, probe, (loop) =>
+          worked[loop % worked.length]!.cycle(batch),
+        )),
+      settle: () => rest(queue),
+    },
+    baselines: [rawWrite(directory, settings.messageBytes), await bareCycle(queue, settings)],
+    close: async () => {
+      for (const each of worked) await each.close();
+      await queue.close();
+    },
+  };
+}
+
 async function sequentialSync(directory: string, settings: RunSettings): Promise<Bench> {
   const queue = await open(`${directory}/data`, { durability: "sync" });
   const log = await queue.openLog("bench");
@@ -265,6 +340,12 @@ export const WORKLOADS: readonly Workload[] = [
     describe: ({ concurrency }) => `enqueue + dequeue + ack one by one, ${concurrency} at a time`,
     share: 1,
     prepare: (directory, settings) => cycles(directory, settings, "singly"),
+  },
+  {
+    name: "worker",
+    describe: ({ batch, workers }) => `enqueue in batches of ${batch}, ${workers} workers of ${batch} handlers each`,
+    share: 1,
+    prepare: workers,
   },
   {
     name: "sync",

@@ -48,6 +48,7 @@ test("bench run measures every workload against its bare loops", () =>
         "enqueue-single 1024",
         "cycle 1024",
         "cycle-single 1024",
+        "worker 1024",
         "sync 16",
       ],
     );
