@@ -139,7 +139,7 @@ export const logMutants: readonly Mutant[] = [
   {
     name: "the file that follows a snapshot may be missing",
     file: recovery,
-    search: "if (mustFollow(snapshot, begun) && sources[0]?.seq !== snapshot.header.walSeq) {",
+    search: "if (following && sources[0]?.seq !== snapshot.header.walSeq) {",
     replacement: "if (false) {",
     breaks: "a missing log file is missed",
     killer: tampered("a log file that is taken away"),

@@ -226,9 +226,9 @@ export const taskMutants: readonly Mutant[] = [
   },
   {
     name: "a trim is not logged",
-    file: "src/queues/log-queue.ts",
-    search: "      engine.operation(LogOp.Trim, this.#state.id).varint(offset);",
-    replacement: "      engine.operation(LogOp.Trim, this.#state.id).varint(0);",
+    file: "src/queues/log-state.ts",
+    search: "    engine.operation(LogOp.Trim, this.id).varint(offset);",
+    replacement: "    engine.operation(LogOp.Trim, this.id).varint(0);",
     breaks: "what was trimmed stays so",
     killer: simulator,
   },
