@@ -3,11 +3,12 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Durability } from "../api/contract.js";
 import { formatBytes, formatDuration, parseDuration, parseSize } from "../api/units.js";
 import { nodeOptionsOf, runInChild, serveParent } from "./child.js";
+import { benchCompaction } from "./compaction.js";
 import { EXPERIMENTS } from "./experiments.js";
 import { benchOpen } from "./open.js";
 import { ProgressBar } from "./progress.js";
 import { benchQueues } from "./queues.js";
-import { backlogReport, openReport, queuesReport, runReport } from "./report.js";
+import { backlogReport, compactionReport, openReport, queuesReport, runReport } from "./report.js";
 import { benchRun, type OnProgress } from "./run.js";
 import { withScratch } from "./scratch.js";
 import { WORKLOADS } from "./workloads.js";
@@ -279,6 +280,41 @@ function registerQueues(parent: Command): void {
   );
 }
 
+interface CompactionOptions extends CommonOptions {
+  readonly bytes: number;
+  readonly keys: number;
+  readonly concurrency: number;
+  readonly window: number;
+}
+
+function registerCompaction(parent: Command): void {
+  const command = withCommon(
+    parent
+      .command("compaction")
+      .summary("latency of appends while a log is compacted")
+      .description(
+        "Fills a log with records of keys that come again and again, compacts it, and compares the latency of appends to another log meanwhile with that before and after.",
+      ),
+    1,
+  )
+    .option("--bytes <size>", "payload bytes in the log that is compacted", size, 1024 ** 3)
+    .option("--keys <n>", "keys, in turn", count(1), 100_000)
+    .option("--concurrency <n>", "appends at a time", count(1), 16)
+    .option("--window <duration>", "time without a compaction, before it and after", duration, 5000);
+  benchmark(
+    command,
+    (directory, options: CompactionOptions, onProgress) =>
+      benchCompaction(
+        directory,
+        { ...options, messageBytes: options.messageSize, windowMs: options.window },
+        onProgress,
+      ),
+    ({ bytes, messageSize, keys, concurrency }) =>
+      `varve bench compaction: ${formatBytes(bytes)} of messages of ${formatBytes(messageSize)}, ${keys.toLocaleString("en-US")} keys, ${concurrency} appends at a time`,
+    (result, _options, dim) => compactionReport(result, dim),
+  );
+}
+
 /** Adds `bench` with its benchmarks to the command line. */
 export function registerBench(program: Command): void {
   const bench = program
@@ -289,5 +325,6 @@ export function registerBench(program: Command): void {
   registerBacklog(bench);
   registerOpen(bench);
   registerQueues(bench);
+  registerCompaction(bench);
   bench.command("child", { hidden: true }).action(() => serveParent(EXPERIMENTS));
 }

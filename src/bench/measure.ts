@@ -56,6 +56,11 @@ export class Probe {
     return nowMs >= this.#deadlineMs;
   }
 
+  /** Counts what another one has recorded as well. */
+  add(other: Probe): void {
+    this.#histogram.add(other.#histogram);
+  }
+
   latency(): Latency {
     const microseconds = (percentile: number): number => this.#histogram.percentile(percentile) / 1000;
     return {

@@ -1,7 +1,8 @@
 import { styleText } from "node:util";
 import { formatBytes, formatDuration } from "../api/units.js";
 import type { BacklogResult, BacklogSpeed } from "./backlog.js";
-import type { Memory, Spread } from "./measure.js";
+import type { CompactionBench } from "./compaction.js";
+import type { Latency, Memory, Spread } from "./measure.js";
 import type { OpenResult } from "./open.js";
 import type { QueuesResult } from "./queues.js";
 import type { WorkloadResult } from "./run.js";
@@ -91,6 +92,33 @@ export function backlogReport(result: BacklogResult, dim: boolean): string {
     ),
     "",
     `filled at ${whole(result.fillPerSecond)} tasks/s`,
+  ].join("\n");
+}
+
+export function compactionReport(result: CompactionBench, dim: boolean): string {
+  const { without, during, rateRatio, p99Ratio, seconds, bytesPerSecond } = result;
+  const row = (name: string, { p50Us, p99Us, p999Us, maxUs }: Latency): string[] => [
+    name,
+    ...[p50Us, p99Us, p999Us, maxUs].map(microseconds),
+  ];
+  return [
+    table(
+      ["appends to another log", "p50", "p99", "p99.9", "max"],
+      [row("without a compaction", without), row("during one", during)],
+      dim,
+    ),
+    "",
+    table(
+      ["during / without", "ratio"],
+      [
+        ["p99", ratio(p99Ratio)],
+        ["appends a second", ratio(rateRatio)],
+      ],
+      dim,
+    ),
+    "",
+    `${whole(result.recordsBefore)} records in ${formatBytes(result.bytesBefore)}, of which ${whole(result.recordsRemoved)} went and ${formatBytes(result.bytesAfter)} stayed`,
+    `took ${seconds.median.toFixed(1)} s, ${mebibytes(bytesPerSecond.median)} MiB/s`,
   ].join("\n");
 }
 

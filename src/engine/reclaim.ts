@@ -5,7 +5,7 @@
 
 import type { Run } from "../storage/segment.js";
 import type { Stream } from "../storage/stream.js";
-import type { Rewriter } from "./rewriter.js";
+import { type Rewriter, SMALL_PART } from "./rewriter.js";
 
 /** A run is worth rewriting when less than this part of its records is still needed ... */
 const NEEDED_PART = 1 / 4;
@@ -26,19 +26,15 @@ interface Look {
 const looks = new WeakMap<Run, Look>();
 
 /** Rewrites what is worth it. Undefined when there cannot be anything. */
-export function reclaim(
-  rewriter: Rewriter,
-  streams: readonly Stream[],
-  segmentBytes: number,
-): Promise<void> | undefined {
-  const large = streams.filter((stream) => bytesOf(stream.runs) > Math.min(BYTES_MIN, segmentBytes));
+export function reclaim(rewriter: Rewriter, streams: readonly Stream[]): Promise<void> | undefined {
+  const large = streams.filter((stream) => bytesOf(stream.runs) > bytesMin(rewriter));
   if (large.length === 0) return undefined;
   return (async () => {
-    for (const stream of large) await reclaimStream(rewriter, stream, segmentBytes);
+    for (const stream of large) await reclaimStream(rewriter, stream);
   })();
 }
 
-async function reclaimStream(rewriter: Rewriter, stream: Stream, segmentBytes: number): Promise<void> {
+async function reclaimStream(rewriter: Rewriter, stream: Stream): Promise<void> {
   let bytes = 0;
   let neededBytes = 0;
   const sparse = new Set<Run>();
@@ -48,10 +44,10 @@ async function reclaimStream(rewriter: Rewriter, stream: Stream, segmentBytes: n
     neededBytes += run.bytes * part;
     if (part < NEEDED_PART) sparse.add(run);
   }
-  if (sparse.size === 0 || bytes <= 2 * neededBytes + Math.min(BYTES_MIN, segmentBytes)) return;
+  if (sparse.size === 0 || bytes <= 2 * neededBytes + bytesMin(rewriter)) return;
   const last = stream.runs[stream.runs.length - 1];
   const runs = await rewriter.seal(stream, last !== undefined && sparse.has(last));
-  for (const group of neighbours(runs, sparse)) {
+  for (const group of neighbours(runs, sparse, rewriter.segmentBytes * SMALL_PART)) {
     await rewriter.rewrite(
       stream,
       group,
@@ -106,19 +102,23 @@ async function countNeeded(rewriter: Rewriter, stream: Stream, run: Run): Promis
   return Math.min(needed, count);
 }
 
-/** Stretches of neighbouring runs. */
-function neighbours(runs: readonly Run[], wanted: ReadonlySet<Run>): Run[][] {
+/** Stretches of neighbouring runs: the wanted ones, and small ones beside them, with which they can be merged. */
+function neighbours(runs: readonly Run[], wanted: ReadonlySet<Run>, smallBytes: number): Run[][] {
   const groups: Run[][] = [];
   let group: Run[] = [];
   for (const run of runs) {
-    if (wanted.has(run)) {
+    if (wanted.has(run) || run.bytes < smallBytes) {
       if (group.length === 0) groups.push(group);
       group.push(run);
     } else {
       group = [];
     }
   }
-  return groups;
+  return groups.filter((each) => each.some((run) => wanted.has(run)));
+}
+
+function bytesMin({ segmentBytes }: Rewriter): number {
+  return Math.min(BYTES_MIN, segmentBytes);
 }
 
 function bytesOf(runs: readonly Run[]): number {

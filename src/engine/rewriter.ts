@@ -28,14 +28,16 @@ import { SegmentWriter } from "./segment-writer.js";
 const READ_BYTES = 256 * 1024;
 /** Records between two looks at the clock. */
 const LOOK_RECORDS = 64;
-/** Work on the event loop at a stretch; after it comes a rest at least as long. */
+/** Work on the event loop at a stretch; after it comes a rest as long. */
 const SLICE_MS = 2;
+/** What took longer than this was not work, but a wait. */
+const REST_MS_MAX = 4 * SLICE_MS;
 /** Bytes written before they are made durable, so that no fdatasync has much to do and holds up that of the log. */
 const SYNC_BYTES = 4 * 1024 * 1024;
 /** Bytes rewritten before they are published, and the space of the old segments comes free. */
 const PUBLISH_BYTES = 256 * 1024 * 1024;
 /** A run with less than this part of a segment in it is merged with a neighbour that is rewritten. */
-const SMALL_PART = 1 / 4;
+export const SMALL_PART = 1 / 4;
 /** An index of fewer bytes of batches than this is rebuilt faster than it is read. */
 const STORED_INDEX_BYTES_MIN = 1024 * 1024;
 
@@ -80,6 +82,10 @@ export class Rewriter {
     checkpointer.onCheckpoint = () => this.wake();
   }
 
+  get segmentBytes(): number {
+    return this.#engine.options.segmentBytes;
+  }
+
   /** Has the queues asked for what they have to do. */
   wake(): void {
     if (this.#woken || this.#stopping) return;
@@ -95,6 +101,8 @@ export class Rewriter {
   exclusive<T>(job: () => Promise<T>): Promise<T> {
     const run = this.#last.then(() => {
       this.#check();
+      this.#busyMs = 0;
+      this.#sinceMs = this.#engine.clock.elapsedMs();
       return job();
     });
     this.#last = run.catch(() => {});
@@ -145,7 +153,8 @@ export class Rewriter {
     const { clock } = this.#engine;
     const busyMs = this.#busyMs + clock.elapsedMs() - this.#sinceMs;
     if (busyMs < SLICE_MS) return;
-    await this.#idle(new Promise<void>((resolve) => clock.setTimer(busyMs, resolve, true)));
+    const restMs = Math.min(busyMs, REST_MS_MAX);
+    await this.#idle(new Promise<void>((resolve) => clock.setTimer(restMs, resolve, true)));
     this.#busyMs = 0;
     this.#check();
   }
@@ -358,6 +367,11 @@ export class Rewriter {
       return output.full ? flush() : true;
     });
     const run = await output.finish(next);
+    if (run === undefined) {
+      // What was wanted when it was measured is no longer.
+      this.#writer.discard(segment);
+      return undefined;
+    }
     await this.#writer.syncFile(segment);
     this.#check();
     await this.#writer.sync();

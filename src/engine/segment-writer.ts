@@ -170,6 +170,13 @@ export class SegmentWriter {
     this.#forgetStaged();
   }
 
+  /** Removes a segment that was begun for nothing. */
+  discard(segment: Segment): void {
+    this.#created = this.#created.filter((each) => each !== segment);
+    this.#dirty.delete(segment);
+    this.#removeFile(segment.path);
+  }
+
   #forgetStaged(): void {
     this.#staged.clear();
     this.#changes = [];
