@@ -12,6 +12,7 @@ import { registerRepair } from "./commands/repair.js";
 import { registerSettle } from "./commands/settle.js";
 import { registerStats } from "./commands/stats.js";
 import { registerVerify } from "./commands/verify.js";
+import { registerWork } from "./commands/work.js";
 import { EXIT_CODES_HELP } from "./exit.js";
 import { painter } from "./format.js";
 import { withCommonOptions } from "./options.js";
@@ -56,6 +57,7 @@ Examples:
   program.commandsGroup("Tasks:");
   registerEnqueue(program);
   registerDequeue(program);
+  registerWork(program);
   registerSettle(program);
   registerDead(program);
   program.commandsGroup("Files and speed:");
