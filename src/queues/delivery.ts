@@ -9,7 +9,7 @@ import type { StreamReader } from "../storage/stream-reader.js";
 import { type Consumer, ConsumerOp } from "./consumer.js";
 import type { Lane } from "./lane.js";
 import { Outstanding } from "./ledger.js";
-import { decodeTaskAttributes, type TaskAttributes } from "./task-record.js";
+import type { TaskAttributes } from "./task-record.js";
 import { LeasedTask } from "./task-token.js";
 
 const DELIVERY_BYTES_MAX = 4 * VARINT_BYTES_MAX + 8;
@@ -208,7 +208,7 @@ export class Delivery {
       }
       if (found === "load") return this.#load(lane, reader, into.length, task);
       ledger.hold(task);
-      into.push(this.#claimed(task, reader.record, decodeTaskAttributes(reader.record.attributes()), autoAck));
+      into.push(this.#claimed(task, reader.record, lane.attributes(reader.record), autoAck));
     }
     while (into.length < max) {
       let found: "record" | "end" | "load";
@@ -224,7 +224,7 @@ export class Delivery {
       const { record } = lane.reader;
       lane.taken = record.offset + 1;
       const task = new Outstanding(ledger, record.offset);
-      const attributes = decodeTaskAttributes(record.attributes());
+      const attributes = lane.attributes(record);
       task.limit = attributes.limit;
       into.push(this.#claimed(task, record, attributes, autoAck));
     }
@@ -243,14 +243,14 @@ export class Delivery {
     return new LeasedTask(this.#consumer, task, record, attributes);
   }
 
-  /** Shows a peeker the task that would be delivered next, if it may be seen already. */
+  /** Shows a peeker the task that would be delivered next, once it may be seen. */
   #peekFor(peeker: Peeker): Outcome {
     for (const lane of this.#consumer.lanes) {
       const task = lane.again;
       const reader = task === undefined ? lane.reader : lane.againReader;
       let found: "record" | "end" | "load";
       try {
-        found = task === undefined ? lane.nextFresh(lane.stream.visible) : lane.findAgain(task.offset);
+        found = task === undefined ? lane.nextFresh(lane.stream.next) : lane.findAgain(task.offset);
       } catch (error) {
         if (task !== undefined) this.#consumer.setAside(task, error as Error);
         else lane.passDamage(error);
@@ -260,10 +260,24 @@ export class Delivery {
       if (found === "load") return this.#load(lane, reader, 0, task);
       const { record } = reader;
       const shown = task ?? new Outstanding(lane.ledger, record.offset);
-      peeker.resolve(new LeasedTask(this.#consumer, shown, record, decodeTaskAttributes(record.attributes())));
+      const seen = new LeasedTask(this.#consumer, shown, record, lane.attributes(record));
+      if (shown.offset < lane.stream.visible) peeker.resolve(seen);
+      else this.#showLater(peeker, seen);
       return "delivered";
     }
     return "none";
+  }
+
+  /** Shows a task that is not committed in the directory's mode when it is, whoever may have been given it by then. */
+  #showLater(peeker: Peeker, seen: LeasedTask): void {
+    const engine = this.#engine;
+    engine.begin(0, 0, 0, true);
+    engine.add({
+      durability: engine.options.durability,
+      apply() {},
+      settle: () => peeker.resolve(seen),
+      fail: (error) => peeker.reject(error),
+    });
   }
 
   /**

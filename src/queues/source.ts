@@ -33,12 +33,12 @@ import type { Engine } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { recordBytesMax } from "../storage/batch.js";
 import { work } from "../worker/worker.js";
-import { type Change, commit } from "./commit.js";
+import { type Change, commit, foreignQueue } from "./commit.js";
 import { type Consumer, giveUp, RELEASE_BYTES_MAX, SETTLE_BYTES_MAX } from "./consumer.js";
 import { EmbeddedDeadLetters } from "./dead-letters.js";
 import type { Peeker, Receiver } from "./delivery.js";
+import { checkBatch } from "./input.js";
 import type { Outstanding } from "./ledger.js";
-import { checkBatch, foreignQueue } from "./log-queue.js";
 import { onAbort } from "./signals.js";
 import type { DeathCause } from "./task-record.js";
 import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
@@ -76,7 +76,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     return new Promise((resolve, reject) => {
       const engine = this.engine;
       const durability = engine.durability(resolveCommitOptions(options).durability);
-      this.engine.checkOpen();
+      this.checkOpen();
       this.#stageAck([this.consumer.claimLease(this.#token(task))], durability, resolve, reject);
     });
   }
@@ -86,7 +86,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const engine = this.engine;
       const durability = engine.durability(resolveCommitOptions(options).durability);
       checkBatch(refs);
-      this.engine.checkOpen();
+      this.checkOpen();
       if (refs.length === 0) {
         resolve();
         return;
@@ -100,7 +100,11 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const { engine } = this;
       const { durability: given, to } = resolveReleaseOptions(options);
       const durability = engine.durability(given);
-      engine.checkOpen();
+      this.checkOpen();
+      if (Array.isArray(refs) && refs.length === 0) {
+        resolve();
+        return;
+      }
       const toHead = to === "head";
       const change = this.#releaseOf(Array.isArray(refs) ? refs : [refs as TaskRef], toHead);
       commit(engine, [change], durability, resolve, reject);
@@ -109,9 +113,9 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined> {
     return new Promise((resolve, reject) => {
-      const { engine, consumer } = this;
+      const { consumer } = this;
       const { waitMs, signal } = resolvePeekOptions(options);
-      engine.checkOpen();
+      this.checkOpen();
       if (signal?.aborted === true) {
         resolve(undefined);
         return;
@@ -148,7 +152,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const { consumer } = this;
       const { durability: given, delayMs, error = "no reason was given", dead } = resolveNackOptions(options);
       const durability = engine.durability(given);
-      this.engine.checkOpen();
+      this.checkOpen();
       const task = consumer.claimLease(this.#token(ref));
       if (dead || consumer.isExhausted(task)) {
         consumer.bury(task, error, durability, causeOf(dead)).then(() => resolve({ dead: true }), reject);
@@ -174,7 +178,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const { consumer } = this;
       const leaseMs = resolveLease(lease) ?? consumer.host.rules.leaseMs;
       const { durability } = resolveCommitOptions(options);
-      this.engine.checkOpen();
+      this.checkOpen();
       const task = consumer.claimLease(this.#token(ref));
       this.#settle(task, SETTLE_BYTES_MAX, () => consumer.stageExtend(task, leaseMs));
       engine.add({
@@ -191,7 +195,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   work(handler: Handler<O>, options?: WorkOptions): Worker<O> {
     const { clock, logger } = this.engine;
-    this.engine.checkOpen();
+    this.checkOpen();
     return work(this, handler, options, {
       timers: clock,
       logger,
@@ -264,6 +268,11 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     return this.#releaseOf([this.#token(ref)], resolveTransactionReleaseOptions(options).to === "head");
   }
 
+  /** Before every call. @throws VarveError when there is nothing to be had from here any more */
+  protected checkOpen(): void {
+    this.engine.checkOpen();
+  }
+
   // --------------------------------------------------------------------------------------------------------- private
 
   #releaseOf(refs: readonly (TaskRef | TaskToken)[], toHead: boolean): Change {
@@ -334,7 +343,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   ): void {
     const engine = this.engine;
     const { consumer } = this;
-    this.engine.checkOpen();
+    this.checkOpen();
     const { waitMs, signal, leaseMs, autoAck, durability } = options;
     if (signal?.aborted === true) {
       resolve([]);
