@@ -13,7 +13,7 @@ import { ENTRY_HEADER_BYTES, entryBytes, FILE_HEADER_BYTES, WAL_MAGIC } from "..
 import { headerOf } from "./inspect-log.js";
 import { indexProblem } from "./inspect-segments.js";
 import { FileWindow, findEntry, type Stretch, walkRecords, walkStretch } from "./inspect-window.js";
-import { OP_ADD_STREAM, OP_CREATE_QUEUE } from "./queue-state.js";
+import { decodeCreation, OP_ADD_STREAM, OP_CREATE_QUEUE } from "./queue-state.js";
 
 /** What a dump must know of queues; given by the layer that knows the kinds. */
 export interface QueueDescriber {
@@ -115,11 +115,8 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
       const queueId = input.varint();
       const fields = new Decoder(input.bytes(input.u32()));
       if (code === OP_CREATE_QUEUE) {
-        const kind = fields.u8();
+        const { kind, name, streamIds, config } = decodeCreation(fields);
         kinds.set(queueId, kind);
-        const name = fields.string();
-        const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
-        const config = fields.bytes(fields.varint()).toString("utf8");
         yield {
           type: "operation",
           queueId,
@@ -127,7 +124,7 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
           kind: describer.kindName(kind),
           queue: name,
           streamIds,
-          config,
+          config: config.toString("utf8"),
         };
       } else if (code === OP_ADD_STREAM) {
         yield { type: "operation", queueId, name: "AddStream", streamId: fields.varint(), folder: fields.string() };

@@ -23,7 +23,14 @@ import { inspectLog } from "./inspect-log.js";
 import { Findings, guarded, type VerifyProgress, type VerifyReport } from "./inspect-report.js";
 import { inspectLoneSegment, inspectSegment, type OwnedRun } from "./inspect-segments.js";
 import { walkRecords } from "./inspect-window.js";
-import { FIRST_QUEUE_OP, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueKinds, type QueueState } from "./queue-state.js";
+import {
+  decodeCreation,
+  FIRST_QUEUE_OP,
+  OP_ADD_STREAM,
+  OP_CREATE_QUEUE,
+  type QueueKinds,
+  type QueueState,
+} from "./queue-state.js";
 import { mustFollow } from "./recovery.js";
 
 /** What an inspection must know of queues; given by the layer that knows the kinds. */
@@ -387,10 +394,8 @@ class DirectoryInspection {
     const queueId = input.varint();
     const fields = new Decoder(input.bytes(input.u32()));
     if (code === OP_CREATE_QUEUE) {
-      const kind = fields.u8();
-      const name = fields.string();
-      const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
-      const state = catalog.create(kind, name, queueId, streamIds, fields.bytes(fields.varint()));
+      const { kind, name, streamIds, config } = decodeCreation(fields);
+      const state = catalog.create(kind, name, queueId, streamIds, config);
       this.#own(state, this.#inspector.label(kind, name));
       return;
     }

@@ -59,3 +59,11 @@ export interface QueueKinds {
 export const FIRST_QUEUE_OP = 16;
 export const OP_CREATE_QUEUE = 1;
 export const OP_ADD_STREAM = 2;
+
+/** The fields of an operation that creates a queue. */
+export function decodeCreation(fields: Decoder) {
+  const kind = fields.u8();
+  const name = fields.string();
+  const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
+  return { kind, name, streamIds, config: fields.bytes(fields.varint()) };
+}

@@ -24,7 +24,14 @@ import { Checkpointer } from "./checkpoint.js";
 import { keepCopy } from "./damaged.js";
 import { foreignNotes, readMarker } from "./directory.js";
 import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
-import { FIRST_QUEUE_OP, type LogTime, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueKinds } from "./queue-state.js";
+import {
+  decodeCreation,
+  FIRST_QUEUE_OP,
+  type LogTime,
+  OP_ADD_STREAM,
+  OP_CREATE_QUEUE,
+  type QueueKinds,
+} from "./queue-state.js";
 import { Rewriter } from "./rewriter.js";
 
 /** Bytes of the smallest record. */
@@ -325,10 +332,8 @@ class Replay {
     // Each operation is framed, so that those of a damaged queue can be passed over.
     const fields = new Decoder(input.bytes(input.u32()));
     if (code === OP_CREATE_QUEUE) {
-      const kind = fields.u8();
-      const name = fields.string();
-      const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
-      this.#catalog.create(kind, name, queueId, streamIds, fields.bytes(fields.varint()));
+      const { kind, name, streamIds, config } = decodeCreation(fields);
+      this.#catalog.create(kind, name, queueId, streamIds, config);
       return;
     }
     if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM) {

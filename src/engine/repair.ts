@@ -47,7 +47,14 @@ import { FORMAT, MARKER } from "./directory.js";
 import { Engine, type EnginePlatform } from "./engine.js";
 import { Coverage, type OffsetRange, type QueueInspector } from "./inspect.js";
 import type { VerifyProblem } from "./inspect-report.js";
-import { FIRST_QUEUE_OP, type LogTime, OP_ADD_STREAM, OP_CREATE_QUEUE, type QueueState } from "./queue-state.js";
+import {
+  decodeCreation,
+  FIRST_QUEUE_OP,
+  type LogTime,
+  OP_ADD_STREAM,
+  OP_CREATE_QUEUE,
+  type QueueState,
+} from "./queue-state.js";
 import { mayHaveLostRecords, mustFollow, offsetsToSkip } from "./recovery.js";
 import { type LoggedBatch, type LogStart, salvageLog } from "./repair-log.js";
 import { RepairFindings, type RepairReport } from "./repair-report.js";
@@ -1196,13 +1203,6 @@ function* operationsIn(meta: Buffer): Generator<{ code: number; queueId: number;
     const queueId = input.varint();
     yield { code, queueId, fields: new Decoder(input.bytes(input.u32())) };
   }
-}
-
-function decodeCreation(fields: Decoder) {
-  const kind = fields.u8();
-  const name = fields.string();
-  const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
-  return { kind, name, streamIds, config: fields.bytes(fields.varint()) };
 }
 
 function sectionParts(body: Buffer): SectionParts | undefined {

@@ -246,27 +246,31 @@ export class SegmentWriter {
   }
 
   /**
-   * Stores the index of a run beside its segment. Only a hint: it is not synced, rebuilt when it is missing, and goes
-   * without where there is no space. False when it could not be stored.
+   * Stores the index of a run beside its segment. Only a hint: its name is not synced, it is rebuilt when it is missing,
+   * and gone without where there is no space. False when it could not be stored.
    */
   async storeIndex(run: Run): Promise<boolean> {
-    const { files } = this.#engine;
+    const { files, disk } = this.#engine;
     if (run.index === undefined) return true;
+    // Under its name it is whole, also after a power cut: a part of an index would pass for a damaged one.
     const path = indexPath(run.segment);
-    this.#removeFile(path);
-    const held = files.hold(path, "create");
+    const temporary = `${path}.tmp`;
+    this.#removeFile(temporary);
+    const held = files.hold(temporary, "create");
     try {
       await held.file.write([encodeIndex(run)], 0);
-      return true;
+      await held.file.sync();
     } catch (error) {
-      // A part of an index would pass for a damaged one.
-      this.#removeFile(path);
+      this.#removeFile(temporary);
       if (!isNoSpace(error)) throw error;
       return false;
     } finally {
       files.release(held);
-      files.drop(path);
+      files.drop(temporary);
     }
+    files.drop(path);
+    disk.rename(temporary, path);
+    return true;
   }
 
   /** Stores the indexes of segments that have become full, and frees their memory: who reads there fetches them. */
@@ -328,7 +332,9 @@ export class SegmentWriter {
     for (const segment of this.#garbage.splice(0)) {
       files.drop(segment.path);
       await disk.remove(segment.path);
-      if (segment.sharedId === 0) this.#removeFile(indexPath(segment));
+      if (segment.sharedId !== 0) continue;
+      this.#removeFile(indexPath(segment));
+      this.#removeFile(`${indexPath(segment)}.tmp`);
     }
   }
 
