@@ -13,6 +13,8 @@ import type { TaskConfig } from "../api/options.js";
 import { addStream } from "../engine/add-stream.js";
 import type { Engine } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
+import { reclaim } from "../engine/reclaim.js";
+import type { Rewriter } from "../engine/rewriter.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import { Consumer, type ConsumerHost, isConsumerOp } from "./consumer.js";
@@ -116,6 +118,10 @@ export class TaskState implements QueueState, ConsumerHost {
 
   neededFrom(stream: Stream): number {
     return this.consumer.lanes.find((lane) => lane.stream === stream)?.ledger.lowest ?? stream.head;
+  }
+
+  upkeep(rewriter: Rewriter): Promise<void> | undefined {
+    return reclaim(rewriter, this.streams);
   }
 
   resume(last: LogTime, now: LogTime): void {
