@@ -114,7 +114,13 @@ export async function openDirectory(
     for (const name of old) wal.adoptSpare(name);
     const header = { firstLsn: end.lsn + 1, generation, prevCrc: end.crc, async: options.durability === "async" };
     await beginLog(engine, header, seqMax + 1);
-    await wal.sync();
+    try {
+      await wal.sync();
+    } catch (error) {
+      // Of what was read back, the last may have been in memory alone, and be gone with this.
+      wal.markFailed();
+      throw error;
+    }
     const checkpointer = new Checkpointer(engine);
     new Rewriter(engine, checkpointer);
     let covered = true;

@@ -55,6 +55,25 @@ void test("after a failed sync, offsets that were shown are not given out again"
   assert.ok((await next.settle(queue.append("another"))) > offset);
 });
 
+void test("after a sync that failed while the directory was opened, offsets that were shown are not given out again", async () => {
+  const machine = Simulated.boot(1);
+  const options = { ...TINY, durability: "async" } as const;
+  const mq = await machine.open(options);
+  const log = await machine.settle(mq.openLog("events"));
+  const offset = await machine.settle(log.append("shown"));
+  const next = machine.kill();
+  let failed = 0;
+  next.disk.onCall = (kind, path, call) => {
+    if (kind === "sync" && path.includes("/wal/") && failed++ === 0) {
+      next.disk.failAt(call, { errno: "EIO", pages: "reverted" });
+    }
+  };
+  assert.equal(await codeOf(next.open(options)), "ERR_IO");
+  const again = await next.open(options);
+  const queue = await next.settle(again.openLog("events"));
+  assert.ok((await next.settle(queue.append("another"))) > offset);
+});
+
 void test("a segment whose sync failed is not what readers are given", async () => {
   const machine = Simulated.boot(2);
   const mq = await machine.open();
