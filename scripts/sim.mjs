@@ -32,6 +32,7 @@ const WORKER_ARGS = [
   "--initial-old-space-size=512",
   "--min-semi-space-size=16",
   "--max-semi-space-size=32",
+  "--single-threaded-gc",
 ];
 /** Of the log, and of segments, that one workload leaves. */
 const FLIPS_EACH_BYTES = 16 * 1024;

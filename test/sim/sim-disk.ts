@@ -66,6 +66,8 @@ export class SimDisk implements Disk {
   calls = 0;
   /** Kinds of the calls that failed by a scheduled fault, in order. */
   readonly faulted: CallKind[] = [];
+  /** No call fails. */
+  sparing = false;
   /** Called before a call takes effect; may call `halt`. */
   onCall: ((kind: CallKind, path: string, call: number) => void) | undefined;
 
@@ -418,7 +420,7 @@ export class SimDisk implements Disk {
       this.halt();
     }
     this.#assertAlive();
-    const fault = kind === "close" ? undefined : (this.#faults.get(call) ?? this.#sticky.get(kind));
+    const fault = kind === "close" || this.sparing ? undefined : (this.#faults.get(call) ?? this.#sticky.get(kind));
     if (fault !== undefined) this.faulted.push(kind);
     if (fault?.sticky === true) this.#sticky.set(kind, fault);
     return { call, fault };
