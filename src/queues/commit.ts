@@ -1,4 +1,5 @@
 import type { Durability } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
 import type { Engine } from "../engine/engine.js";
 
 /** One change of a commit, in three steps, so that several can be made one. */
@@ -61,4 +62,8 @@ export function commit(
       reject(error);
     },
   });
+}
+
+export function foreignQueue(name: string): VarveError {
+  return new VarveError("ERR_ARGUMENT", `${name} belongs to another directory; a transaction stays within one`);
 }

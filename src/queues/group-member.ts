@@ -8,6 +8,7 @@ import type {
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import {
+  type ConsumerConfig,
   checkOffset,
   type ResolvedGroupReadOptions,
   resolveCommitOptions,
@@ -20,39 +21,59 @@ import { StreamReader } from "../storage/stream-reader.js";
 import type { Change } from "./commit.js";
 import { type Group, GroupType, Membership } from "./group.js";
 import type { LogRecords } from "./log-records.js";
-import { LOG_OP_BYTES_MAX, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
 import { onAbort } from "./signals.js";
 
-/** The group of a name, made where `from` says when there is none. */
-export async function openGroup(engine: Engine, state: LogState, name: string, from: LogPosition): Promise<Group> {
+/**
+ * The group of a name, made where `from` says when there is none.
+ * @param rules of a shared group; `undefined` for an exclusive one
+ */
+export async function openGroup(
+  engine: Engine,
+  state: LogState,
+  name: string,
+  from: LogPosition,
+  rules: ConsumerConfig | undefined,
+): Promise<LogGroup> {
   const known = state.groups.get(name);
   if (known !== undefined) return known;
   let creating = state.creating.get(name);
   if (creating === undefined) {
     creating = offsetOf(engine, state, from)
-      .then((position) => createGroup(engine, state, name, position))
+      .then((position) => createGroup(engine, state, name, position, rules))
       .finally(() => state.creating.delete(name));
     state.creating.set(name, creating);
   }
   return await creating;
 }
 
-function createGroup(engine: Engine, state: LogState, name: string, position: number): Promise<Group> {
+function createGroup(
+  engine: Engine,
+  state: LogState,
+  name: string,
+  position: number,
+  rules: ConsumerConfig | undefined,
+): Promise<LogGroup> {
   return new Promise((resolve, reject) => {
-    engine.begin(0, 0, OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX + name.length, false);
+    const text = rules === undefined ? "" : JSON.stringify(rules);
+    engine.begin(0, 0, OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX + name.length + text.length, false);
     const id = state.newGroupId();
     const output = engine.operation(LogOp.CreateGroup, state.id);
     output.varint(id);
-    output.u8(GroupType.exclusive);
+    output.u8(rules === undefined ? GroupType.exclusive : GroupType.shared);
     output.string(name);
     output.varint(position);
+    if (rules !== undefined) output.string(text);
     engine.endOperation();
-    let group: Group;
+    let group: LogGroup;
     engine.add({
       // Always: what is acknowledged later than the group is behind where it begins, also after a power cut.
       durability: "sync",
       apply: () => {
-        group = state.createGroup(id, name, position, engine.entryTime.elapsedMs);
+        group =
+          rules === undefined
+            ? state.createGroup(id, name, position, engine.entryTime.elapsedMs)
+            : state.createSharedGroup(id, name, position, rules);
       },
       settle: () => resolve(group),
       fail: reject,
@@ -312,7 +333,7 @@ export class EmbeddedMember<O> implements GroupMember<O> {
 
   #stage(code: number, ...values: number[]): void {
     const output = this.#engine.operation(code, this.#state.id);
-    output.varint(this.#group.id);
+    output.varint(this.#group.groupId);
     for (const value of values) output.varint(value);
     this.#engine.endOperation();
   }

@@ -7,11 +7,11 @@
  */
 
 import { VarveError } from "../api/errors.js";
-import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
+import type { Decoder, Encoder } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 
 /** On disk: append, never renumber. */
-export const GroupType = { exclusive: 1 } as const;
+export const GroupType = { exclusive: 1, shared: 2 } as const;
 
 /** Records that were removed before they were read, which nobody has been told of yet. */
 interface Missed {
@@ -50,7 +50,7 @@ export class Membership {
 }
 
 export class Group {
-  readonly id: number;
+  readonly groupId: number;
   readonly name: string;
   readonly type = GroupType.exclusive;
   readonly #log: string;
@@ -68,7 +68,7 @@ export class Group {
   #active: Membership | undefined;
 
   constructor(id: number, name: string, log: string, stream: Stream, committed: number, activeMs: number) {
-    this.id = id;
+    this.groupId = id;
     this.name = name;
     this.#log = log;
     this.#stream = stream;
@@ -76,11 +76,8 @@ export class Group {
     this.activeMs = activeMs;
   }
 
-  static decode(input: Decoder, log: string, stream: Stream): Group {
-    const id = input.varint();
-    const type = input.u8();
-    if (type !== GroupType.exclusive) throw new MalformedError(`group type ${type} is not known`);
-    const group = new Group(id, input.string(), log, stream, input.varint(), input.varint());
+  static decode(log: string, stream: Stream, id: number, name: string, input: Decoder): Group {
+    const group = new Group(id, name, log, stream, input.varint(), input.varint());
     group.#lost = input.varint();
     const count = input.varint();
     if (count > 0) group.#missed = { from: input.varint(), count };
@@ -88,9 +85,6 @@ export class Group {
   }
 
   encode(output: Encoder): void {
-    output.varint(this.id);
-    output.u8(this.type);
-    output.string(this.name);
     output.varint(this.committed);
     output.varint(this.activeMs);
     output.varint(this.#lost);

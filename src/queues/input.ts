@@ -81,6 +81,10 @@ function tooLarge(bytes: number, limit: number): VarveError {
   );
 }
 
+export function checkBatch(inputs: unknown): void {
+  if (!Array.isArray(inputs)) throw new VarveError("ERR_ARGUMENT", "a batch must be an array of messages");
+}
+
 /** Makes records their own: a call that waits must not see what its caller does with the arguments meanwhile. */
 export function detach(records: readonly RecordParts[]): void {
   for (const record of records) {

@@ -32,14 +32,13 @@ export const describer: QueueDescriber = {
   state(kind: number, input: Decoder): object {
     if (kind === KIND.log) return logState(input);
     const config = parse(input.string());
-    const lanes = list(input, () => lane(input));
+    const lanes = list(input, () => lane(input.varint(), input));
     const exhumed = list(input, () => input.varint());
     return { config, lanes, exhumed };
   },
 };
 
-function lane(input: Decoder): object {
-  const number = input.varint();
+function lane(number: number, input: Decoder): object {
   const ledger = Ledger.decode(number, input);
   const outstanding = [...ledger.outstanding.values()].map((task) => ({
     offset: task.offset,
@@ -84,6 +83,7 @@ function logOperation(code: number, fields: Decoder): object {
         type: groupType(fields.u8()),
         groupName: fields.string(),
         position: fields.varint(),
+        rules: fields.done ? undefined : parse(fields.string()),
       };
     case LogOp.DeleteGroup:
       return { name: "DeleteGroup", group: fields.varint() };
@@ -93,6 +93,8 @@ function logOperation(code: number, fields: Decoder): object {
       return { name: "Seek", group: fields.varint(), position: fields.varint(), lost: fields.varint() };
     case LogOp.Lose:
       return { name: "Lose", group: fields.varint(), count: fields.varint() };
+    case LogOp.SetRules:
+      return { name: "SetRules", group: fields.varint(), rules: parse(fields.string()) };
     default:
       throw new MalformedError(`operation ${code} of a log is not known`);
   }
@@ -102,12 +104,26 @@ function logState(input: Decoder): object {
   const config = parse(input.string());
   const lastGroup = input.varint();
   const groups = list(input, () => {
-    const group = { group: input.varint(), type: groupType(input.u8()), name: input.string() };
-    const position = { committed: input.varint(), activeMs: input.varint(), lost: input.varint() };
-    const missed = input.varint();
-    return { ...group, ...position, missed, missedFrom: missed === 0 ? undefined : input.varint() };
+    const group = input.varint();
+    const type = input.u8();
+    const named = { group, type: groupType(type), name: input.string() };
+    return { ...named, ...(type === GroupType.shared ? sharedGroup(input) : exclusiveGroup(input)) };
   });
   return { config, lastGroup, groups };
+}
+
+function exclusiveGroup(input: Decoder): object {
+  const position = { committed: input.varint(), activeMs: input.varint(), lost: input.varint() };
+  const missed = input.varint();
+  return { ...position, missed, missedFrom: missed === 0 ? undefined : input.varint() };
+}
+
+function sharedGroup(input: Decoder): object {
+  const rules = parse(input.string());
+  const lost = input.varint();
+  const log = lane(0, input);
+  const redriven = input.u8() === 0 ? undefined : lane(1, input);
+  return { rules, lost, log, redriven, exhumed: list(input, () => input.varint()) };
 }
 
 function groupType(type: number): string {
@@ -157,6 +173,7 @@ function laneOperation(code: number, fields: Decoder): object {
     case ConsumerOp.Bury:
       return { offset: fields.varint() };
     case ConsumerOp.Take:
+    case ConsumerOp.Discard:
       return { tasks: list(fields, () => ({ offset: fields.varint(), bytes: fields.varint() })) };
     case ConsumerOp.GiveBack:
       return { to: fields.varint() === 0 ? "head" : "tail", offsets: list(fields, () => fields.varint()) };

@@ -10,13 +10,15 @@ import { MalformedError } from "../storage/bytes.js";
 import { type DirectoryLock, LOCK_FILE, lockDirectory } from "../storage/lock.js";
 import { NodeDisk } from "../storage/node-disk.js";
 import type { Stream } from "../storage/stream.js";
+import type { Consumer } from "./consumer.js";
 import type { DeadState } from "./dead-state.js";
+import { GroupType } from "./group.js";
 import { describer } from "./inspect-describe.js";
 import { kindName, kinds } from "./kinds.js";
 import type { Lane } from "./lane.js";
 import type { Outstanding } from "./ledger.js";
 import { TaskPhase } from "./ledger.js";
-import { LogState } from "./log-state.js";
+import { type LogGroup, LogState } from "./log-state.js";
 import { decodeTaskAttributes } from "./task-record.js";
 import { TaskState } from "./task-state.js";
 
@@ -104,10 +106,11 @@ export const inspector: QueueInspector = {
   },
 
   recordProblem(state: QueueState, stream: Stream, record: RecordCursor): string | undefined {
-    if (!(state instanceof TaskState)) return undefined;
+    const consumer = consumerOf(state, stream);
+    if (consumer === undefined) return undefined;
     try {
       const { death } = decodeTaskAttributes(record.attributes());
-      return stream === state.deadTasks && death === undefined ? "is no dead letter" : undefined;
+      return stream === consumer.dead.stream && death === undefined ? "is no dead letter" : undefined;
     } catch (error) {
       if (error instanceof MalformedError) return error.message;
       throw error;
@@ -115,17 +118,19 @@ export const inspector: QueueInspector = {
   },
 
   stateProblems(state: QueueState): StateProblem[] {
-    if (state instanceof LogState) return logProblems(state);
+    if (state instanceof LogState) return [...state.groups.values()].flatMap((group) => groupProblems(group, state));
     if (!(state instanceof TaskState)) return [];
     return [...state.consumer.lanes.flatMap(laneProblems), ...deadProblems(state.consumer.dead)];
   },
 
   *needed(state: QueueState, stream: Stream): Generator<OffsetRange> {
-    if (!(state instanceof TaskState)) {
-      yield { from: stream.head, to: stream.next };
+    const consumer = consumerOf(state, stream);
+    if (consumer === undefined) {
+      // Of a group that has been deleted, nothing is needed.
+      if (!(state instanceof LogState) || stream === state.stream) yield { from: stream.head, to: stream.next };
       return;
     }
-    const lane = state.consumer.lanes.find((each) => each.stream === stream);
+    const lane = consumer.lanes.find((each) => each.stream === stream);
     if (lane !== undefined) {
       const { cursor, outstanding, ahead } = lane.ledger;
       const behind = [...outstanding.keys()].filter((offset) => offset < cursor);
@@ -133,18 +138,26 @@ export const inspector: QueueInspector = {
       const done = [...ahead].filter((offset) => !outstanding.has(offset));
       yield* without(cursor, stream.next, done);
     } else {
-      yield* without(stream.head, stream.next, [...state.exhumed]);
+      yield* without(stream.head, stream.next, [...consumer.dead.exhumed]);
     }
   },
 };
 
-function logProblems({ groups, stream }: LogState): StateProblem[] {
-  const problems: StateProblem[] = [];
-  for (const { name, committed } of groups.values()) {
-    if (committed >= stream.head && committed <= stream.next) continue;
-    problems.push({ reason: `group ${name} stands at ${committed}; the log has ${stream.head} to ${stream.next}` });
+function groupProblems(group: LogGroup, { name, stream }: LogState): StateProblem[] {
+  if (group.type === GroupType.shared) {
+    const { lanes, dead } = group.consumer;
+    return [...lanes.flatMap(laneProblems), ...deadProblems(dead)];
   }
-  return problems;
+  const { committed } = group;
+  if (committed >= stream.head && committed <= stream.next) return [];
+  const reason = `group ${group.name} of ${name} stands at ${committed}; the log has ${stream.head} to ${stream.next}`;
+  return [{ reason }];
+}
+
+/** Whose tasks or dead letters stand in a stream; undefined for a log's own. */
+function consumerOf(state: QueueState, stream: Stream): Consumer | undefined {
+  if (state instanceof TaskState) return state.consumer;
+  return state instanceof LogState ? state.groupOf(stream)?.consumer : undefined;
 }
 
 function laneProblems({ ledger, stream }: Lane): StateProblem[] {

@@ -15,7 +15,10 @@ export function kindName(kind: number): QueueKind {
 
 const STREAM_FOLDERS: Record<number, readonly string[]> = { [KIND.log]: [""], [KIND.task]: ["p0", "dead"] };
 /** Streams that a queue gets when it first needs them. */
-const ADDED_FOLDERS: Record<number, RegExp> = { [KIND.log]: /^$/, [KIND.task]: /^p[1-9]$/ };
+const ADDED_FOLDERS: Record<number, RegExp> = {
+  [KIND.log]: /^g[1-9][0-9]*-(?:dead|redriven)$/,
+  [KIND.task]: /^p[1-9]$/,
+};
 
 /** The kinds of queue that an embedded directory has. */
 export const kinds: QueueKinds = {

@@ -4,11 +4,14 @@ import type { RecordCursor } from "../storage/batch.js";
 import type { Stream } from "../storage/stream.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Ledger, Outstanding } from "./ledger.js";
+import { decodeTaskAttributes, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
 
 /** A stream of tasks, and how far a consumer is with it. */
 export class Lane {
   readonly stream: Stream;
   readonly ledger: Ledger;
+  /** The records are a log's: what attributes they have say nothing of tasks. */
+  readonly #ofLog: boolean;
   /** Behind the last task taken from the cursor; what is between is in an operation that is not yet in the log. */
   taken = 0;
   /** Offsets that the cursor passes over although the ledger knows nothing of them. */
@@ -23,7 +26,8 @@ export class Lane {
   #looked = { offset: -1, timestamp: 0 };
 
   /** @param queue its name, for messages */
-  constructor(queue: string, stream: Stream, ledger: Ledger) {
+  constructor(queue: string, stream: Stream, ledger: Ledger, ofLog = false) {
+    this.#ofLog = ofLog;
     this.#queue = queue;
     this.stream = stream;
     this.ledger = ledger;
@@ -63,6 +67,10 @@ export class Lane {
   get againReader(): StreamReader {
     this.#againReader ??= new StreamReader(this.stream, this.#engine, this.from);
     return this.#againReader;
+  }
+
+  attributes(record: RecordCursor): TaskAttributes {
+    return this.#ofLog ? NO_ATTRIBUTES : decodeTaskAttributes(record.attributes());
   }
 
   /** The next one of those that were delivered before or have waited. */

@@ -15,6 +15,8 @@ import type {
   LogRecord,
   LogSettings,
   LogStats,
+  SharedGroup,
+  SharedGroupOptions,
   StoredLogSettings,
   TailOptions,
 } from "../api/contract.js";
@@ -24,11 +26,13 @@ import {
   checkOffset,
   DEFAULT_COMPACTION,
   describeLogConfig,
+  mergeConsumerConfig,
   resolveAppendOptions,
   resolveBatchesOptions,
   resolveCommitOptions,
   resolveGroupOptions,
   resolveLogSettings,
+  resolveSharedGroupOptions,
   resolveTailOptions,
   resolveTransactionAppendOptions,
 } from "../api/options.js";
@@ -37,14 +41,15 @@ import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { StreamReader } from "../storage/stream-reader.js";
-import type { Change } from "./commit.js";
-import type { Group } from "./group.js";
+import { type Change, foreignQueue } from "./commit.js";
+import { GroupType } from "./group.js";
 import { EmbeddedMember, openGroup } from "./group-member.js";
-import { detach, InputReader, park, totalBytesMax } from "./input.js";
+import { checkBatch, detach, InputReader, park, totalBytesMax } from "./input.js";
 import { countRecords } from "./log-count.js";
 import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";
-import { configureLog, LOG_OP_BYTES_MAX, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { configureLog, LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { EmbeddedSharedGroup, setRules } from "./shared-source.js";
 import { TOMBSTONE } from "./tombstone.js";
 
 const NOTHING = new Uint8Array(0);
@@ -67,6 +72,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   readonly #engine: Engine;
   readonly #state: LogState;
   readonly #input: InputReader<I>;
+  readonly #codec: Codec<I, O>;
   readonly #records: LogRecords<O>;
 
   constructor(engine: Engine, state: LogState, codec: Codec<I, O>) {
@@ -74,6 +80,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     this.#engine = engine;
     this.#state = state;
     this.#input = new InputReader(codec, engine.options.maxMessageBytes);
+    this.#codec = codec;
     this.#records = new LogRecords(state, codec);
   }
 
@@ -258,8 +265,20 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     const { from, sessionMs } = resolveGroupOptions(options);
     this.#engine.checkOpen();
     checkGroupName(name);
-    const group = await openGroup(this.#engine, this.#state, name, from);
+    const group = await openGroup(this.#engine, this.#state, name, from, undefined);
+    if (group.type === GroupType.shared) throw wrongType(name, "a shared one: join it with sharedGroup()");
     return new EmbeddedMember(this.#engine, this.#state, group, sessionMs, this.#records);
+  }
+
+  async sharedGroup(name: string, options?: SharedGroupOptions): Promise<SharedGroup<O>> {
+    const { from, ...given } = resolveSharedGroupOptions(options);
+    this.#engine.checkOpen();
+    checkGroupName(name);
+    const rules = mergeConsumerConfig(undefined, given);
+    const group = await openGroup(this.#engine, this.#state, name, from, rules);
+    if (group.type === GroupType.exclusive) throw wrongType(name, "an exclusive one: join it with group()");
+    await setRules(this.#engine, this.#state, group, mergeConsumerConfig(group.rules, given));
+    return new EmbeddedSharedGroup(this.#engine, this.#state, group, this.#codec);
   }
 
   async groups(): Promise<GroupInfo[]> {
@@ -282,7 +301,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
         return;
       }
       engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
-      engine.operation(LogOp.DeleteGroup, state.id).varint(group.id);
+      engine.operation(LogOp.DeleteGroup, state.id).varint(group.groupId);
       engine.endOperation();
       // Of two calls in one turn, both are told that there was one.
       engine.add({
@@ -312,7 +331,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     this.#engine.checkOpen();
     const { stream, groups, extent } = this.#state;
     const count = await countRecords(this.#engine, stream);
-    let furthest: Group | undefined;
+    let furthest: LogGroup | undefined;
     for (const group of groups.values()) {
       if (group.lag > 0 && (furthest === undefined || group.committed < furthest.committed)) furthest = group;
     }
@@ -414,12 +433,8 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 }
 
-export function checkBatch(inputs: unknown): void {
-  if (!Array.isArray(inputs)) throw new VarveError("ERR_ARGUMENT", "a batch must be an array of messages");
-}
-
-export function foreignQueue(name: string): VarveError {
-  return new VarveError("ERR_ARGUMENT", `${name} belongs to another directory; a transaction stays within one`);
+function wrongType(name: string, what: string): VarveError {
+  return new VarveError("ERR_ARGUMENT", `the group ${name} is ${what}`);
 }
 
 /** The log's own limit, which is below the directory's. 0: none. */

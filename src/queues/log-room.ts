@@ -141,8 +141,7 @@ export class LogRoom {
   #over({ records, bytes }: Need, from: number): Need | undefined {
     const { stream, extent, config } = this.#state;
     const { maxCount, maxBytes } = config.limits;
-    const tooMany =
-      maxCount === 0 ? 0 : stream.recordsLeft(from, stream.staged) + this.#records + records - maxCount;
+    const tooMany = maxCount === 0 ? 0 : stream.recordsLeft(from, stream.staged) + this.#records + records - maxCount;
     const kept = from === stream.head ? extent.bytes : extent.bytesFrom(from);
     const tooMuch = maxBytes === 0 ? 0 : kept + this.#bytes + bytes - maxBytes;
     return tooMany <= 0 && tooMuch <= 0 ? undefined : { records: Math.max(0, tooMany), bytes: Math.max(0, tooMuch) };

@@ -4,26 +4,37 @@
  *   op            fields                                          effect
  *   Trim          offset                                          records below are gone; groups behind it lose them
  *   Configure     JSON                                            the log's settings
- *   CreateGroup   group, type, name, position                     a group that begins there
+ *   CreateGroup   group, type, name, position, (rules)            a group that begins there; rules of a shared one: JSON
  *   DeleteGroup   group                                           it is gone, with its position
  *   Commit        group, position                                 everything below is done; never back
  *   Seek          group, position, count                          the group goes on from there, after so many lost
  *   Lose          group, count                                    a member was told of records that were removed
+ *   SetRules      group, JSON                                     the rules of a shared group
+ *
+ * Those of a shared group's consumer are in consumer.ts.
  */
 
 import type { Durability, GroupInfo } from "../api/contract.js";
 import { assert, VarveError } from "../api/errors.js";
-import { DEFAULT_LOG_CONFIG, type LogConfig, mergeLogConfig, type ResolvedLogSettings } from "../api/options.js";
+import {
+  type ConsumerConfig,
+  DEFAULT_LOG_CONFIG,
+  type LogConfig,
+  mergeLogConfig,
+  type ResolvedLogSettings,
+} from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import type { Rewriter } from "../engine/rewriter.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import { Compaction } from "./compaction.js";
+import { isConsumerOp } from "./consumer.js";
 import { Group, GroupType } from "./group.js";
 import { LogExtent } from "./log-extent.js";
 import { LogRoom } from "./log-room.js";
 import { Retention } from "./retention.js";
+import { groupIdOf, parseRules, SharedGroupState } from "./shared-group.js";
 import { onAbort } from "./signals.js";
 
 /** On disk: append, never renumber. */
@@ -35,6 +46,7 @@ export const LogOp = {
   Commit: 43,
   Seek: 44,
   Lose: 45,
+  SetRules: 46,
 } as const;
 
 /** Any operation of a log except those that carry a name or settings. */
@@ -44,13 +56,13 @@ export class LogState implements QueueState {
   readonly kind = 1;
   readonly id: number;
   readonly name: string;
-  readonly streams: readonly Stream[];
+  readonly streams: Stream[];
   readonly stream: Stream;
   readonly extent: LogExtent;
   readonly room: LogRoom;
-  readonly groups = new Map<string, Group>();
+  readonly groups = new Map<string, LogGroup>();
   /** Groups on their way through the log, by name. */
-  readonly creating = new Map<string, Promise<Group>>();
+  readonly creating = new Map<string, Promise<LogGroup>>();
   config: LogConfig;
   /** As it will be when all changes that are staged have been applied. */
   planned: LogConfig;
@@ -59,7 +71,7 @@ export class LogState implements QueueState {
 
   #engine: Engine | undefined;
   #lastGroupId = 0;
-  readonly #groupsById = new Map<number, Group>();
+  readonly #groupsById = new Map<number, LogGroup>();
   #retention: Retention | undefined;
   #compaction: Compaction | undefined;
   #resumed: { readonly last: LogTime; readonly now: LogTime } | undefined;
@@ -72,7 +84,7 @@ export class LogState implements QueueState {
     this.id = id;
     this.name = name;
     this.streams = streams;
-    this.stream = streams[0]!;
+    this.stream = streams.find(({ folder }) => folder === "")!;
     this.config = config;
     this.planned = config;
     this.extent = new LogExtent(this.stream);
@@ -80,6 +92,7 @@ export class LogState implements QueueState {
     this.stream.onVisible = () => {
       this.#retention?.grown();
       this.#notify();
+      for (const group of this.groups.values()) if (group.type === GroupType.shared) group.grown();
     };
   }
 
@@ -90,7 +103,14 @@ export class LogState implements QueueState {
   static restore(id: number, name: string, streams: Stream[], input: Decoder): LogState {
     const state = new LogState(id, name, streams, parseConfig(input.string()));
     state.#lastGroupId = input.varint();
-    for (let count = input.varint(); count > 0; count--) state.#addGroup(Group.decode(input, name, state.stream));
+    for (let count = input.varint(); count > 0; count--) {
+      const group = input.varint();
+      const type = input.u8();
+      const groupName = input.string();
+      if (type === GroupType.shared) state.#addGroup(SharedGroupState.decode(state, group, groupName, input));
+      else if (type === GroupType.exclusive) state.#addGroup(Group.decode(name, state.stream, group, groupName, input));
+      else throw new MalformedError(`group type ${type} is not known`);
+    }
     return state;
   }
 
@@ -101,6 +121,7 @@ export class LogState implements QueueState {
     this.#retention = new Retention(engine, this, this.#resumed);
     this.#retention.begin();
     this.#compaction = new Compaction(engine, this.stream);
+    for (const group of this.groups.values()) if (group.type === GroupType.shared) group.attach(engine);
   }
 
   /** Once attached. */
@@ -123,35 +144,59 @@ export class LogState implements QueueState {
     } else if (code === LogOp.CreateGroup) {
       const id = input.varint();
       const type = input.u8();
-      if (type !== GroupType.exclusive) throw new MalformedError(`group type ${type} is not known`);
-      this.createGroup(id, input.string(), input.varint(), time.elapsedMs);
+      const name = input.string();
+      const position = input.varint();
+      if (type === GroupType.shared) this.createSharedGroup(id, name, position, parseRules(input.string()));
+      else if (type === GroupType.exclusive) this.createGroup(id, name, position, time.elapsedMs);
+      else throw new MalformedError(`group type ${type} is not known`);
     } else if (code === LogOp.DeleteGroup) {
       const group = this.#group(input.varint());
       if (group !== undefined) this.deleteGroup(group);
     } else if (code === LogOp.Commit) {
-      this.#group(input.varint())?.commit(input.varint(), time.elapsedMs);
+      this.#exclusive(input.varint())?.commit(input.varint(), time.elapsedMs);
     } else if (code === LogOp.Seek) {
-      this.#group(input.varint())?.seek(input.varint(), input.varint(), time.elapsedMs);
+      this.#exclusive(input.varint())?.seek(input.varint(), input.varint(), time.elapsedMs);
     } else if (code === LogOp.Lose) {
-      this.#group(input.varint())?.lose(input.varint(), time.elapsedMs);
+      this.#exclusive(input.varint())?.lose(input.varint(), time.elapsedMs);
+    } else if (code === LogOp.SetRules) {
+      const group = this.#shared(input.varint());
+      if (group !== undefined) group.rules = parseRules(input.string());
+    } else if (isConsumerOp(code)) {
+      this.#shared(input.varint())?.consumer.replay(code, input, time);
     } else {
       throw new MalformedError(`operation ${code} of a log is not known`);
     }
   }
 
   addStream(stream: Stream): void {
-    throw new MalformedError(`a log has no stream ${stream.folder}`);
+    const id = groupIdOf(stream);
+    if (id === undefined) throw new MalformedError(`a log has no stream ${stream.folder}`);
+    this.streams.push(stream);
+    this.#shared(id)?.addStream(stream);
   }
 
   encode(output: Encoder): void {
     output.string(encodeConfig(this.config));
     output.varint(this.#lastGroupId);
     output.varint(this.groups.size);
-    for (const group of this.groups.values()) group.encode(output);
+    for (const group of this.groups.values()) {
+      output.varint(group.groupId);
+      output.u8(group.type);
+      output.string(group.name);
+      group.encode(output);
+    }
   }
 
-  neededFrom(): number {
-    return this.stream.head;
+  neededFrom(stream: Stream): number {
+    if (stream === this.stream) return stream.head;
+    // Of a group that has been deleted, nothing is.
+    return this.groupOf(stream)?.neededFrom(stream) ?? stream.next;
+  }
+
+  /** The shared group that has a stream of its own; undefined when it has been deleted. */
+  groupOf(stream: Stream): SharedGroupState | undefined {
+    const id = groupIdOf(stream);
+    return id === undefined ? undefined : this.#shared(id);
   }
 
   upkeep(rewriter: Rewriter): Promise<void> | undefined {
@@ -166,13 +211,17 @@ export class LogState implements QueueState {
 
   resume(last: LogTime, now: LogTime): void {
     this.#resumed = { last, now };
+    for (const group of this.groups.values()) if (group.type === GroupType.shared) group.resume(last, now);
   }
 
   close(error: Error): void {
     this.ended = error;
     this.#retention?.close();
     this.room.close(error);
-    for (const group of this.groups.values()) group.end(error);
+    for (const group of this.groups.values()) {
+      if (group.type === GroupType.shared) group.close(error);
+      else group.end(error);
+    }
     this.#notify();
   }
 
@@ -202,11 +251,19 @@ export class LogState implements QueueState {
     return group;
   }
 
-  deleteGroup(group: Group): void {
+  createSharedGroup(id: number, name: string, position: number, rules: ConsumerConfig): SharedGroupState {
+    const group = new SharedGroupState(this, id, name, rules, Math.max(position, this.stream.head));
+    this.#lastGroupId = Math.max(this.#lastGroupId, id);
+    this.#addGroup(group);
+    if (this.#engine !== undefined) group.attach(this.#engine);
+    return group;
+  }
+
+  deleteGroup(group: LogGroup): void {
     if (this.groups.get(group.name) === group) this.groups.delete(group.name);
-    this.#groupsById.delete(group.id);
+    this.#groupsById.delete(group.groupId);
     group.end(
-      new VarveError("ERR_NOT_FOUND", `group ${group.name} of ${this.name} was deleted. group() makes it anew.`),
+      new VarveError("ERR_NOT_FOUND", `group ${group.name} of ${this.name} was deleted. Join again to make it.`),
     );
   }
 
@@ -215,16 +272,28 @@ export class LogState implements QueueState {
     return ++this.#lastGroupId;
   }
 
-  #addGroup(group: Group): void {
+  #addGroup(group: LogGroup): void {
     if (this.groups.has(group.name)) throw new MalformedError(`group ${group.name} of ${this.name} is there already`);
     this.groups.set(group.name, group);
-    this.#groupsById.set(group.id, group);
+    this.#groupsById.set(group.groupId, group);
   }
 
   /** Undefined for one that has been deleted: what was under way for it then changes nothing. */
-  #group(id: number): Group | undefined {
+  #group(id: number): LogGroup | undefined {
     if (id > this.#lastGroupId) throw new MalformedError(`group ${id} of ${this.name} is not known`);
     return this.#groupsById.get(id);
+  }
+
+  #exclusive(id: number): Group | undefined {
+    const group = this.#group(id);
+    if (group?.type !== GroupType.shared) return group;
+    throw new MalformedError(`group ${id} of ${this.name} is a shared one`);
+  }
+
+  #shared(id: number): SharedGroupState | undefined {
+    const group = this.#group(id);
+    if (group?.type !== GroupType.exclusive) return group;
+    throw new MalformedError(`group ${id} of ${this.name} is not a shared one`);
   }
 
   // ---------------------------------------------------------------------------------------------------------- staging
@@ -270,18 +339,21 @@ export class LogState implements QueueState {
     return from;
   }
 
-  infoOf(group: Group, wallMs: number): GroupInfo {
+  infoOf(group: LogGroup, wallMs: number): GroupInfo {
     const { name, committed, lag, lost, members } = group;
     const { stream } = this;
+    const shared = group.type === GroupType.shared ? group.consumer : undefined;
     return {
       name,
-      type: "exclusive",
+      type: shared === undefined ? "exclusive" : "shared",
       committed,
       lag,
       lagAge: lag === 0 ? 0 : Math.max(0, wallMs - stream.timestampAt(stream.skipGaps(committed))),
       lost,
       members: members.size,
       heldBytes: lag === 0 ? 0 : this.extent.bytesFrom(committed),
+      leased: shared?.leased ?? 0,
+      dead: shared?.dead.count ?? 0,
     };
   }
 
@@ -290,6 +362,8 @@ export class LogState implements QueueState {
     for (const watcher of [...this.#watchers]) watcher();
   }
 }
+
+export type LogGroup = Group | SharedGroupState;
 
 /** Logs what the settings are after a change. Resolves at once when nothing changes. */
 export function configureLog(

@@ -37,6 +37,7 @@ import { EmbeddedMember } from "./group-member.js";
 import { KIND, kindName } from "./kinds.js";
 import { EmbeddedLog } from "./log-queue.js";
 import { configureLog, encodeConfig, type LogState } from "./log-state.js";
+import { EmbeddedSource } from "./source.js";
 import { EmbeddedTasks } from "./task-queue.js";
 import { TaskOp, type TaskState } from "./task-state.js";
 
@@ -285,15 +286,15 @@ function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
       add(`enqueue to ${tasks.name}`, () => tasks.enqueueChange(engine, input as Input<never>, options));
     },
     ack(queue, task: TaskRef) {
-      const tasks = embedded(queue, EmbeddedTasks);
+      const tasks = embedded(queue, EmbeddedSource);
       add(`ack on ${tasks.name}`, () => tasks.ackChange(engine, task));
     },
     nack(queue, task: TaskRef, options?: Omit<NackOptions, "durability">) {
-      const tasks = embedded(queue, EmbeddedTasks);
+      const tasks = embedded(queue, EmbeddedSource);
       add(`nack on ${tasks.name}`, () => tasks.nackChange(engine, task, options));
     },
     release(queue, task: TaskRef, options?: Omit<ReleaseOptions, "durability">) {
-      const tasks = embedded(queue, EmbeddedTasks);
+      const tasks = embedded(queue, EmbeddedSource);
       add(`release on ${tasks.name}`, () => tasks.releaseChange(engine, task, options));
     },
     commitGroup(member, upTo) {

@@ -9,15 +9,17 @@ import type { VerifyProgress } from "../engine/inspect-report.js";
 import type { LogTime, QueueState } from "../engine/queue-state.js";
 import { DirectoryRepair, type QueueId, type QueueRepairer } from "../engine/repair.js";
 import type { RepairReport } from "../engine/repair-report.js";
-import type { Decoder } from "../storage/bytes.js";
+import { type Decoder, MalformedError } from "../storage/bytes.js";
 import { type DirectoryLock, lockDirectory } from "../storage/lock.js";
 import { CryptoRandom, SystemClock } from "../storage/node-clock.js";
 import { NodeDisk } from "../storage/node-disk.js";
 import type { Stream } from "../storage/stream.js";
-import { ConsumerOp } from "./consumer.js";
+import { type Consumer, ConsumerOp, isConsumerOp } from "./consumer.js";
+import { GroupType } from "./group.js";
 import { inspector } from "./inspect.js";
 import { KIND } from "./kinds.js";
 import type { Ledger } from "./ledger.js";
+import { LogState } from "./log-state.js";
 import { TaskOp, TaskState } from "./task-state.js";
 
 export type { RepairLoss, RepairReport } from "../engine/repair-report.js";
@@ -84,8 +86,7 @@ const repairer: QueueRepairer = {
   },
 
   begin(state: QueueState): void {
-    if (!(state instanceof TaskState)) return;
-    for (const { ledger, stream } of state.consumer.lanes) ledger.advance(stream.head);
+    for (const { lanes } of consumersOf(state)) for (const { ledger, stream } of lanes) ledger.advance(stream.head);
   },
 
   /**
@@ -93,10 +94,7 @@ const repairer: QueueRepairer = {
    * not repeated, nor what builds on them: such tasks are delivered again. That a task is done is final.
    */
   salvage(state: QueueState, code: number, fields: Decoder, time: LogTime): boolean {
-    if (!(state instanceof TaskState)) {
-      state.replay(code, fields, time);
-      return true;
-    }
+    if (state instanceof LogState && !isConsumerOp(code)) return salvageLog(state, code, fields, time);
     switch (code) {
       case ConsumerOp.Deliver:
       case ConsumerOp.Extend:
@@ -105,21 +103,28 @@ const repairer: QueueRepairer = {
         return false;
       case ConsumerOp.Ack: {
         const ledger = ledgerIn(state, fields);
+        if (ledger === undefined) return false;
         for (let count = fields.varint(); count > 0; count--) done(ledger, fields.varint());
         return true;
       }
-      case ConsumerOp.Take: {
+      case ConsumerOp.Take:
+      case ConsumerOp.Discard: {
         const ledger = ledgerIn(state, fields);
+        if (ledger === undefined) return false;
         for (let count = fields.varint(); count > 0; count--) {
           done(ledger, fields.varint());
           fields.varint();
         }
         return true;
       }
-      case ConsumerOp.Bury:
-        done(ledgerIn(state, fields), fields.varint());
+      case ConsumerOp.Bury: {
+        const ledger = ledgerIn(state, fields);
+        if (ledger === undefined) return false;
+        done(ledger, fields.varint());
         return true;
+      }
       case TaskOp.Schedule: {
+        if (!(state instanceof TaskState)) return false;
         const { ledger } = state.consumer.lane(fields.varint());
         for (let count = fields.varint(); count > 0; count--) {
           const [offset, delayMs, due] = [fields.varint(), fields.varint(), fields.varint()];
@@ -128,30 +133,40 @@ const repairer: QueueRepairer = {
         return true;
       }
       default:
+        if (state instanceof LogState) return salvageLog(state, code, fields, time);
         state.replay(code, fields, time);
         return true;
     }
   },
 
   settle(state: QueueState): void {
-    if (!(state instanceof TaskState)) return;
-    const { deadTasks, exhumed } = state;
-    for (const offset of exhumed) if (offset < deadTasks.head || offset >= deadTasks.next) exhumed.delete(offset);
-    state.consumer.dead.exhume([]);
+    for (const { dead } of consumersOf(state)) {
+      const { stream, exhumed } = dead;
+      for (const offset of exhumed) {
+        if (stream === undefined || offset < stream.head || offset >= stream.next) exhumed.delete(offset);
+      }
+      dead.exhume([]);
+    }
+    if (!(state instanceof LogState)) return;
+    for (const group of state.groups.values()) {
+      if (group.type === GroupType.exclusive) group.commit(state.stream.head, group.activeMs);
+    }
   },
 
   forget(state: QueueState, stream: Stream, { from, to }: OffsetRange): void {
-    if (!(state instanceof TaskState)) return;
-    const ledger = state.consumer.lanes.find((lane) => lane.stream === stream)?.ledger;
-    if (ledger === undefined) return;
-    for (const task of [...ledger.outstanding.values()]) {
-      if (task.offset >= from && task.offset < to) ledger.finish(task);
+    for (const lane of consumersOf(state).flatMap(({ lanes }) => lanes)) {
+      if (lane.stream !== stream) continue;
+      const { ledger } = lane;
+      for (const task of [...ledger.outstanding.values()]) {
+        if (task.offset >= from && task.offset < to) ledger.finish(task);
+      }
+      for (const offset of ledger.ahead) if (offset >= from && offset < to) ledger.ahead.delete(offset);
     }
-    for (const offset of ledger.ahead) if (offset >= from && offset < to) ledger.ahead.delete(offset);
   },
 
   streamLabel(state: QueueState, stream: Stream): string {
     const label = inspector.label(state.kind, state.name);
+    if (state instanceof LogState && stream !== state.stream) return `${label}/${stream.folder}`;
     return state instanceof TaskState && stream === state.deadTasks ? `${label}/dead` : label;
   },
 
@@ -160,10 +175,30 @@ const repairer: QueueRepairer = {
   },
 };
 
-/** The ledger that a consumer's operation is about. */
-function ledgerIn(state: TaskState, fields: Decoder): Ledger {
-  fields.varint(); // a task queue has one consumer
-  return state.consumer.lane(fields.varint()).ledger;
+/** Every consumer of a queue's records. */
+function consumersOf(state: QueueState): Consumer[] {
+  if (state instanceof TaskState) return [state.consumer];
+  if (!(state instanceof LogState)) return [];
+  return [...state.groups.values()].flatMap((group) => (group.type === GroupType.shared ? [group.consumer] : []));
+}
+
+/** The ledger that a consumer's operation is about; undefined when what made it is missing. */
+function ledgerIn(state: QueueState, fields: Decoder): Ledger | undefined {
+  const number = fields.varint();
+  const lane = fields.varint();
+  const consumer = consumersOf(state).find((each) => each.number === number);
+  return consumer?.lanes.find((each) => each.number === lane)?.ledger;
+}
+
+/** What builds on an operation that is missing is left out: a group is made, or is not there, as far as the log tells. */
+function salvageLog(state: LogState, code: number, fields: Decoder, time: LogTime): boolean {
+  try {
+    state.replay(code, fields, time);
+    return true;
+  } catch (error) {
+    if (error instanceof MalformedError) return false;
+    throw error;
+  }
 }
 
 function done(ledger: Ledger, offset: number): void {
