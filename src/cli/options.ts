@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Durability, LogPosition } from "../api/contract.js";
-import { parseDuration } from "../api/units.js";
+import { parseDuration, parseSize } from "../api/units.js";
 
 /** Options that every command has. */
 export interface CommonOptions {
@@ -61,6 +61,22 @@ export function duration(text: string): string {
     parseDuration(text, "");
   } catch {
     throw new InvalidArgumentError("It must be a duration with a unit, such as 250ms, 30s, 5m, 2h or 7d.");
+  }
+  return text;
+}
+
+/** A duration with its unit, or "unlimited". */
+export function durationOrUnlimited(text: string): string | number {
+  return text === "unlimited" ? Number.POSITIVE_INFINITY : duration(text);
+}
+
+/** A size with its unit, or "unlimited". */
+export function sizeOrUnlimited(text: string): string | number {
+  if (text === "unlimited") return Number.POSITIVE_INFINITY;
+  try {
+    parseSize(text, "");
+  } catch {
+    throw new InvalidArgumentError("It must be a size with a unit, such as 64KiB, 10MiB or 1GiB.");
   }
   return text;
 }

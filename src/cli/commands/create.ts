@@ -1,7 +1,15 @@
 import { type Command, Option } from "commander";
-import type { BackoffOptions, QueueKind, TaskOptions } from "../../api/contract.js";
+import type { BackoffOptions, LogSettings, QueueKind, TaskOptions } from "../../api/contract.js";
 import { UsageError } from "../exit.js";
-import { attempts, duration, finiteNumber, withCommonOptions } from "../options.js";
+import {
+  attempts,
+  duration,
+  durationOrUnlimited,
+  finiteNumber,
+  header,
+  sizeOrUnlimited,
+  withCommonOptions,
+} from "../options.js";
 import { action } from "../run.js";
 
 interface CreateOptions {
@@ -12,15 +20,22 @@ interface CreateOptions {
   readonly backoffMax?: string;
   readonly backoffFactor?: number;
   readonly backoffJitter?: number;
+  readonly retentionAge?: string | number;
+  readonly retentionBytes?: string | number;
+  readonly retentionCount?: number;
+  readonly holdForGroups?: string | number;
+  readonly compact?: boolean;
+  readonly maxCount?: number;
+  readonly maxBytes?: string | number;
+  readonly whenFull?: "refuse" | "wait" | "drop-oldest";
+  readonly metadata?: Record<string, string>;
 }
 
 export function registerCreate(program: Command): void {
   const command = program
     .command("create")
-    .summary("make a queue, or change the settings of a task queue")
-    .description(
-      "Makes a queue. A task queue that exists gets the settings given here and keeps its others; a log that exists stays as it is.",
-    )
+    .summary("make a queue, or change its settings")
+    .description("Makes a queue. One that exists gets the settings given here and keeps its others.")
     .argument("<name>", "1 to 200 characters of A-Z a-z 0-9 _ . : -")
     .addOption(new Option("-t, --type <type>", "kind of queue").choices(["log", "task"]).makeOptionMandatory())
     .option(
@@ -33,21 +48,47 @@ export function registerCreate(program: Command): void {
     .option("--backoff-max <duration>", "task: longest wait after a failure (5m)", duration)
     .option("--backoff-factor <n>", "task: growth of the wait from failure to failure (2)", finiteNumber)
     .option("--backoff-jitter <n>", "task: random part of the wait, 0 to 1 (0.2)", finiteNumber)
-    .addHelpText("after", "\nExample:\n  $ varve create --type task jobs --lease 1m --max-attempts 3");
+    .option("--retention-age <duration>", 'log: remove what is older, or "unlimited"', durationOrUnlimited)
+    .option("--retention-bytes <size>", 'log: keep so much of the newest, or "unlimited"', sizeOrUnlimited)
+    .option("--retention-count <n>", 'log: keep so many of the newest, or "unlimited"', attempts)
+    .option(
+      "--hold-for-groups <duration>",
+      'log: how long retention waits for a group that does nothing (0s), or "unlimited"',
+      durationOrUnlimited,
+    )
+    .option("--compact", "log: keep only the last record of each key")
+    .option("--no-compact", "log: keep all records of a key")
+    .option("--max-count <n>", 'log: holds at most so many records, or "unlimited"', attempts)
+    .option("--max-bytes <size>", 'log: holds at most so many bytes, or "unlimited"', sizeOrUnlimited)
+    .addOption(
+      new Option("--when-full <policy>", "log: what becomes of a record that does not fit (refuse)").choices([
+        "refuse",
+        "wait",
+        "drop-oldest",
+      ]),
+    )
+    .option("--metadata <name=value>", "log: stored with it; repeatable; replaces what it had", header)
+    .addHelpText(
+      "after",
+      "\nExamples:\n  $ varve create --type task jobs --lease 1m --max-attempts 3\n  $ varve create --type log events --retention-age 7d --retention-bytes 10GiB",
+    );
 
   action<[string], CreateOptions>(withCommonOptions(command), async (run, name) => {
     const { type } = run.options;
-    const settings = taskSettings(run.options);
-    if (type === "log" && Object.keys(settings).length > 0) {
+    const settings = { log: logSettings(run.options), task: taskSettings(run.options) };
+    if (type === "log" && Object.keys(settings.task).length > 0) {
       throw new UsageError("leases, attempts and backoff are settings of task queues; a log has none");
+    }
+    if (type === "task" && Object.keys(settings.log).length > 0) {
+      throw new UsageError("retention, compaction, limits and metadata are settings of logs; a task queue has none");
     }
     await run.withDirectory("create", async (queue) => {
       const created = !(await queue.queues()).some((info) => info.kind === type && info.name === name);
-      if (type === "log") await queue.openLog(name);
-      else await queue.openTask(name, settings);
+      if (type === "log") await queue.openLog(name, settings.log);
+      else await queue.openTask(name, settings.task);
       await run.report({ kind: type, name, created }, () => {
         if (created) return `made ${type} queue "${name}"`;
-        const changed = Object.keys(settings).length > 0 ? "its settings are updated" : "nothing to do";
+        const changed = Object.keys(settings[type]).length > 0 ? "its settings are updated" : "nothing to do";
         return `${type} queue "${name}" exists; ${changed}`;
       });
     });
@@ -67,6 +108,22 @@ function taskSettings(options: CreateOptions): TaskOptions {
     lease: options.lease,
     maxAttempts: options.maxAttempts,
     backoff: Object.keys(backoff).length > 0 ? backoff : undefined,
+  });
+}
+
+function logSettings(options: CreateOptions): LogSettings {
+  const retention = given({
+    maxAge: options.retentionAge,
+    maxBytes: options.retentionBytes,
+    maxCount: options.retentionCount,
+    holdForGroups: options.holdForGroups,
+  });
+  const limits = given({ maxCount: options.maxCount, maxBytes: options.maxBytes, whenFull: options.whenFull });
+  return given({
+    retention: Object.keys(retention).length > 0 ? retention : undefined,
+    limits: Object.keys(limits).length > 0 ? limits : undefined,
+    compaction: options.compact,
+    metadata: options.metadata,
   });
 }
 

@@ -76,8 +76,16 @@ function describe(run: Run, directory: Stats, queues: readonly QueueStats[]): st
   const logs = queues.filter((stats): stats is LogStats => stats.kind === "log" && !("damaged" in stats));
   const tasks = queues.filter((stats): stats is TaskStats => stats.kind === "task" && !("damaged" in stats));
   if (logs.length > 0) {
-    const rows = logs.map((log) => [log.name, log.count, log.head, log.next, formatBytes(log.bytes)]);
-    parts.push(table(["LOG", "RECORDS", "HEAD", "NEXT", "SIZE"], rows, run.paint));
+    const rows = logs.map((log) => [
+      log.name,
+      log.count,
+      log.head,
+      log.next,
+      formatBytes(log.bytes),
+      log.groups,
+      log.furthestBack === undefined ? "-" : `${log.furthestBack.group}, ${formatBytes(log.furthestBack.bytes)}`,
+    ]);
+    parts.push(table(["LOG", "RECORDS", "HEAD", "NEXT", "SIZE", "GROUPS", "FURTHEST BACK"], rows, run.paint));
   }
   if (tasks.length > 0) {
     const rows = tasks.map((task) => [
