@@ -84,6 +84,10 @@ export class Checkpointer {
   /** Wait for a checkpoint to put them in their places / for its snapshot to be durable. */
   #rewritten: Rewritten[] = [];
   #published: Rewritten[] = [];
+  /** Wait for a checkpoint that covers the log up to `lsn`. */
+  #awaited: { readonly lsn: number; readonly resolve: (done: boolean) => void }[] = [];
+  /** Wait for a moment at which nothing is staged. */
+  #between: (() => void)[] = [];
   /** Called after each checkpoint but the last. */
   onCheckpoint: (() => void) | undefined;
 
@@ -125,8 +129,36 @@ export class Checkpointer {
     });
   }
 
+  /** Resolves when a checkpoint that covers the log up to an lsn has been made; false when there will not be one. */
+  covered(lsn: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.#awaited.push({ lsn, resolve });
+      if (this.#engine.failure !== undefined) this.withdraw();
+    });
+  }
+
+  /** Calls back at a moment at which no checkpoint is adding to runs: now, or when the next one begins. */
+  between(callback: () => void): Promise<void> {
+    return new Promise((resolve) => {
+      this.#between.push(() => {
+        callback();
+        resolve();
+      });
+      if (this.#running === undefined) this.#runBetween();
+    });
+  }
+
+  #runBetween(): void {
+    for (const callback of this.#between.splice(0)) callback();
+  }
+
+  get running(): boolean {
+    return this.#running !== undefined;
+  }
+
   /** Gives up on what has been rewritten and is not published. */
   withdraw(): void {
+    for (const { resolve } of this.#awaited.splice(0)) resolve(false);
     for (const { settle } of this.#rewritten.splice(0)) settle(false);
     for (const { settle } of this.#published.splice(0)) settle(true);
   }
@@ -175,6 +207,7 @@ export class Checkpointer {
     if (this.#running !== undefined || this.#captured === undefined) return;
     this.#running = this.#runAll().finally(() => {
       this.#running = undefined;
+      this.#runBetween();
       this.#start();
     });
   }
@@ -214,6 +247,7 @@ export class Checkpointer {
       this.withdraw();
       return;
     }
+    this.#runBetween();
     const files = engine.wal.files.filter((file) => file.seq < captured.walSeq);
     for (const { stream, neededFrom } of captured.droppable) {
       for (const run of stream.dropRunsBelow(neededFrom)) this.#writer.letGo(run);
@@ -238,8 +272,11 @@ export class Checkpointer {
     this.#leftOut = false;
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
     engine.checkpointed(captured.lsn, captured.time.elapsedMs);
-    for (const { settle } of this.#published.splice(0)) settle(true);
     await this.#writer.removeGarbage();
+    for (const { settle } of this.#published.splice(0)) settle(true);
+    const awaited = this.#awaited.splice(0);
+    this.#awaited = awaited.filter(({ lsn }) => lsn > captured.lsn);
+    for (const { lsn, resolve } of awaited) if (lsn <= captured.lsn) resolve(true);
     if (!closing) this.onCheckpoint?.();
   }
 

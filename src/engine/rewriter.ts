@@ -24,16 +24,18 @@ import type { QueueState } from "./queue-state.js";
 import { RunOutput } from "./run-output.js";
 import { SegmentWriter } from "./segment-writer.js";
 
-/** Bytes read at a time. */
-const READ_BYTES = 256 * 1024;
+/** Bytes read at a time. Each read waits for a turn of the event loop, which under load is long. */
+const READ_BYTES = 1024 * 1024;
 /** Records between two looks at the clock. */
-const LOOK_RECORDS = 64;
-/** Work on the event loop at a stretch; after it comes a rest as long. */
-const SLICE_MS = 2;
+const LOOK_RECORDS = 32;
+/** Work on the event loop at a stretch; after it comes a rest at least as long. */
+const SLICE_MS = 0.5;
 /** What took longer than this was not work, but a wait. */
-const REST_MS_MAX = 4 * SLICE_MS;
+const REST_MS_MAX = 8;
 /** Bytes written before they are made durable, so that no fdatasync has much to do and holds up that of the log. */
-const SYNC_BYTES = 4 * 1024 * 1024;
+const SYNC_BYTES = 1024 * 1024;
+/** Longest rest of the disk after that: twice as long as it took, so that the log has its turn. */
+const SYNC_REST_MS_MAX = 100;
 /** Bytes rewritten before they are published, and the space of the old segments comes free. */
 const PUBLISH_BYTES = 256 * 1024 * 1024;
 /** A run with less than this part of a segment in it is merged with a neighbour that is rewritten. */
@@ -119,11 +121,17 @@ export class Rewriter {
 
   /** Has everything written so far put into segments. */
   async checkpoint(): Promise<void> {
-    await this.#checkpointer.settled();
+    const { lsn } = this.#engine;
+    while (this.#engine.stalled) await this.#checkpointer.covered(0);
     this.#check();
     this.#engine.rotate();
-    await this.#checkpointer.settled();
+    if (!(await this.#checkpointer.covered(lsn))) this.#noCheckpoint();
+  }
+
+  /** Told that a checkpoint was given up. */
+  #noCheckpoint(): never {
     this.#check();
+    throw Object.assign(new Error(`${this.#engine.directory}: a checkpoint has no room`), { code: "ENOSPC" });
   }
 
   /**
@@ -131,14 +139,15 @@ export class Rewriter {
    * @param all the last one as well: what comes goes to a new segment
    */
   async seal(stream: Stream, all: boolean): Promise<readonly Run[]> {
-    // One that is under way may be adding to the last run.
-    await this.#checkpointer.settled();
+    let runs: Run[] = [];
+    await this.#checkpointer.between(() => {
+      this.#tidy(stream);
+      runs = [...stream.runs];
+      const last = runs[runs.length - 1];
+      if (all && last !== undefined) stream.sealedTo = Math.max(stream.sealedTo, last.next);
+      if (last !== undefined && last.segment.sharedId === 0 && last.next > stream.sealedTo) runs.pop();
+    });
     this.#check();
-    this.#tidy(stream);
-    const runs = [...stream.runs];
-    const last = runs[runs.length - 1];
-    if (all && last !== undefined) stream.sealedTo = Math.max(stream.sealedTo, last.next);
-    if (last !== undefined && last.segment.sharedId === 0 && last.next > stream.sealedTo) runs.pop();
     return runs;
   }
 
@@ -359,7 +368,11 @@ export class Rewriter {
       unsynced += await output.flush();
       if (unsynced < SYNC_BYTES) return;
       unsynced = 0;
+      const { clock } = this.#engine;
+      const startedMs = clock.elapsedMs();
       await this.#writer.syncFile(segment);
+      const restMs = Math.min(2 * (clock.elapsedMs() - startedMs), SYNC_REST_MS_MAX);
+      if (restMs >= 1) await new Promise<void>((resolve) => clock.setTimer(restMs, resolve, true));
     };
     await this.#visit(stream, first, next, (record) => {
       if (!keep(record)) return true;
@@ -393,17 +406,17 @@ export class Rewriter {
       settled = true;
       return result;
     });
-    // One that is under way may take this along.
-    await this.#checkpointer.settled();
     while (!settled && !this.#stopping) {
-      try {
-        this.#engine.rotate();
-      } catch (error) {
-        this.#checkpointer.withdraw();
-        throw error;
+      // One that is under way may take this along; under load the next one soon will.
+      if (!this.#checkpointer.running && !this.#engine.stalled) {
+        try {
+          this.#engine.rotate();
+        } catch (error) {
+          this.#checkpointer.withdraw();
+          throw error;
+        }
       }
-      await this.#checkpointer.settled();
-      if (!settled && this.#engine.health !== "ok") this.#checkpointer.withdraw();
+      await Promise.race([done, this.#checkpointer.covered(0)]);
     }
     if (!(await done)) {
       this.#check();

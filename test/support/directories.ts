@@ -56,7 +56,8 @@ export function fingerprint(
   return prints;
 }
 
-/** Bytes of all files below a directory. */
+/** Bytes of all files below a directory, which may be in use: files may go meanwhile. */
 export function bytesBelow(directory: string): number {
-  return filesBelow(directory).reduce((sum, path) => sum + statSync(join(directory, path)).size, 0);
+  const sizeOf = (path: string) => statSync(join(directory, path), { throwIfNoEntry: false })?.size ?? 0;
+  return filesBelow(directory).reduce((sum, path) => sum + sizeOf(path), 0);
 }
