@@ -237,6 +237,13 @@ export interface LogQueue<I = Bytes, O = Buffer> {
    * the end), `ERR_OFFSET_OUT_OF_RANGE`
    */
   group(name: string, options?: GroupOptions): Promise<GroupMember<O>>;
+  /**
+   * Joins a group whose members share the work on the records: each record is leased to one member at a time, until it is
+   * acknowledged or dead, as a task is. The log is not changed by it. Makes the group when there is none of that name; the
+   * rules given here are stored with it and replace those it had.
+   * @throws VarveError as `group` does; `ERR_ARGUMENT`: the group is an exclusive one
+   */
+  sharedGroup(name: string, options?: SharedGroupOptions): Promise<SharedGroup<O>>;
   /** All groups, by name. Reads no records. */
   groups(): Promise<GroupInfo[]>;
   /**
@@ -307,6 +314,29 @@ export interface GroupMember<O = Buffer> extends AsyncDisposable {
   close(): Promise<void>;
 }
 
+export interface SharedGroupOptions {
+  /** Where a group that does not exist yet begins. Not stored. @defaultValue "start" */
+  readonly from?: LogPosition | undefined;
+  /** How long a delivered record belongs to its receiver. @defaultValue "30s" */
+  readonly lease?: Duration | undefined;
+  /** Deliveries before a record is moved to the group's dead letters. 1 to 65535, or Infinity. @defaultValue 5 */
+  readonly maxAttempts?: number | undefined;
+  /** How long a failed record waits before its next delivery. */
+  readonly backoff?: BackoffOptions | undefined;
+}
+
+/**
+ * A member of a shared group. A task's id is the record's offset. A record that retention or a trim removes is counted as
+ * lost, unless a member holds it and acknowledges it in time. Dead letters are copies, which the group keeps itself.
+ */
+export interface SharedGroup<O = Buffer> extends TaskSource<O>, AsyncDisposable {
+  /** The name of the log. */
+  readonly log: string;
+  info(): Promise<GroupInfo>;
+  /** Ends this member's waits. Its leases stay until they are settled, by their tokens, or run out. Idempotent. */
+  close(): Promise<void>;
+}
+
 export interface GroupPosition {
   /** Everything below is done. */
   readonly committed: number;
@@ -332,6 +362,9 @@ export interface GroupInfo {
   readonly members: number;
   /** Bytes of the records from its position to the end, about. */
   readonly heldBytes: number;
+  /** Records in the hands of members, and dead letters, of a shared group. */
+  readonly leased: number;
+  readonly dead: number;
 }
 
 /** Where reading starts: the oldest record, behind the newest, an offset, or the first record at or after a time. */
@@ -401,6 +434,17 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
   readonly maxAttempts?: number | undefined;
   /** How long a failed task waits before its next delivery. */
   readonly backoff?: BackoffOptions | undefined;
+  /**
+   * Caps the life of every task, from when it was enqueued or redriven; also of those that are there already. A task whose
+   * time is over is not delivered any more. @defaultValue Infinity
+   */
+  readonly ttl?: Duration | undefined;
+  /**
+   * What becomes of a task whose time is over, when it comes to the head: nothing, a dead letter, or a new task of another
+   * queue (which is created when this is set), without an expiry of its own. If that queue is full or gone, a dead letter.
+   * @defaultValue "discard"
+   */
+  readonly onExpire?: "discard" | "dead" | { readonly moveTo: string } | undefined;
 }
 
 /** Wait before attempt n + 1 = `initial * factor^(n-1)`, at most `max`, varied by +- `jitter` of itself. */
@@ -424,6 +468,10 @@ export interface EnqueueOptions extends CommitOptions {
   readonly at?: Date | undefined;
   /** Overrides the queue's `maxAttempts` for this task. */
   readonly maxAttempts?: number | undefined;
+  /** Not delivered once this much time has passed. Excludes `expiresAt`. @defaultValue the queue's `ttl` */
+  readonly ttl?: Duration | undefined;
+  /** Not delivered after this moment of the wall clock, which may lie in the past. The queue's `ttl` holds as well. */
+  readonly expiresAt?: Date | undefined;
 }
 
 export interface Enqueued {
@@ -535,6 +583,11 @@ export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
   enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued>;
   /** All the tasks as one commit. Results are in order. */
   enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]>;
+  /**
+   * Removes the tasks at the head whose time is over, as every `dequeue` and `peek` does, and returns how many. One behind a
+   * task that is alive counts as ready until it gets there.
+   */
+  expire(): Promise<number>;
   stats(): Promise<TaskStats>;
 }
 
@@ -549,6 +602,8 @@ export interface Task<O = Buffer> {
   readonly token: string;
   /** Milliseconds since 1970 when it was enqueued. */
   readonly timestamp: number;
+  /** Milliseconds since 1970 after which it would not have been delivered, as it was enqueued; `undefined`: none. */
+  readonly expiresAt: number | undefined;
   readonly key: Buffer | undefined;
   readonly headers: Headers;
   readonly payload: O;
@@ -714,11 +769,11 @@ export interface Transaction {
   // biome-ignore lint/suspicious/noExplicitAny: as above
   enqueue<I>(queue: TaskQueue<I, any>, input: Input<I>, options?: Omit<EnqueueOptions, "durability">): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  ack(queue: TaskQueue<any, any>, task: TaskRef): void;
+  ack(queue: TaskSource<any>, task: TaskRef): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  nack(queue: TaskQueue<any, any>, task: TaskRef, options?: Omit<NackOptions, "durability">): void;
+  nack(queue: TaskSource<any>, task: TaskRef, options?: Omit<NackOptions, "durability">): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  release(queue: TaskQueue<any, any>, task: TaskRef, options?: Omit<ReleaseOptions, "durability">): void;
+  release(queue: TaskSource<any>, task: TaskRef, options?: Omit<ReleaseOptions, "durability">): void;
   /** Moves a group's position behind a record, as `commit` of the member does. */
   // biome-ignore lint/suspicious/noExplicitAny: as above
   commitGroup(member: GroupMember<any>, upTo: number | { readonly offset: number }): void;

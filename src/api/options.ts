@@ -7,6 +7,7 @@
 import { bytes, type Codec } from "./codec.js";
 import type { Durability, Duration, Headers, Logger, LogPosition, StoredLogSettings } from "./contract.js";
 import { assert, VarveError } from "./errors.js";
+import { checkQueueName } from "./names.js";
 import {
   abortSignal,
   choice,
@@ -344,7 +345,16 @@ export const resolveBatchesOptions = resolver<ResolvedBatchesOptions>("batches()
 // --------------------------------------------------------------------------------------------------------- task queue
 
 /** How a task queue treats its tasks; stored with the queue. */
-export interface TaskConfig {
+export interface TaskConfig extends ConsumerConfig {
+  /** 0: none. */
+  readonly ttlMs: number;
+  readonly onExpire: ExpiryConfig;
+}
+
+export type ExpiryConfig = "discard" | "dead" | { readonly moveTo: string };
+
+/** How tasks are handed out, by a task queue or by a shared group. */
+export interface ConsumerConfig {
   readonly leaseMs: number;
   /** 0: unlimited. */
   readonly maxAttempts: number;
@@ -362,6 +372,8 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   leaseMs: 30 * SECOND_MS,
   maxAttempts: 5,
   backoff: Object.freeze({ initialMs: SECOND_MS, maxMs: 300 * SECOND_MS, factor: 2, jitter: 0.2 }),
+  ttlMs: 0,
+  onExpire: "discard",
 });
 
 /** The options of `openTask()`; `undefined` for what was not given. */
@@ -370,14 +382,15 @@ export interface ResolvedTaskOptions {
   readonly leaseMs: number | undefined;
   readonly maxAttempts: number | undefined;
   readonly backoff: Given<BackoffConfig> | undefined;
+  readonly ttlMs: number | undefined;
+  readonly onExpire: ExpiryConfig | undefined;
 }
 
 function leaseOption(): Option<number | undefined> {
   return optional(duration("lease", 1, LEASE_MS_MAX));
 }
 
-export const resolveTaskOptions = resolver<ResolvedTaskOptions>("openTask()", {
-  codec: codecOption(),
+const CONSUMER: Table<Pick<ResolvedTaskOptions, keyof ConsumerConfig>> = {
   leaseMs: leaseOption(),
   maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
   backoff: nested<Given<BackoffConfig>>("backoff", "backoff", {
@@ -386,10 +399,48 @@ export const resolveTaskOptions = resolver<ResolvedTaskOptions>("openTask()", {
     factor: optional(number("factor", 1, 100)),
     jitter: optional(number("jitter", 0, 1)),
   }),
+};
+
+const TASK: Table<ResolvedTaskOptions> = {
+  ...CONSUMER,
+  codec: codecOption(),
+  ttlMs: optional(limitless(duration("ttl", 1, DELAY_MS_MAX))),
+  onExpire: { name: "onExpire", default: undefined, parse: parseOnExpire },
+};
+
+function parseOnExpire(value: unknown, option: string): ExpiryConfig {
+  if (value === "discard" || value === "dead") return value;
+  if (typeof value === "object" && value !== null && Object.keys(value).join() === "moveTo") {
+    return Object.freeze({ moveTo: checkQueueName((value as { moveTo: unknown }).moveTo) });
+  }
+  throw refused(option, '"discard", "dead" or { moveTo: the name of a task queue }', value);
+}
+
+export const resolveTaskOptions = resolver("openTask()", TASK);
+
+export interface ResolvedSharedGroupOptions extends Pick<ResolvedTaskOptions, keyof ConsumerConfig> {
+  readonly from: LogPosition;
+}
+
+export const resolveSharedGroupOptions = resolver<ResolvedSharedGroupOptions>("sharedGroup()", {
+  ...CONSUMER,
+  from: position("from", "start"),
 });
 
 /** What was given replaces what is stored (or the defaults, for a new queue), member by member. */
 export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedTaskOptions): TaskConfig {
+  const base = stored ?? DEFAULT_TASK_CONFIG;
+  return Object.freeze({
+    ...mergeConsumerConfig(stored, given),
+    ttlMs: given.ttlMs ?? base.ttlMs,
+    onExpire: given.onExpire ?? base.onExpire,
+  });
+}
+
+export function mergeConsumerConfig(
+  stored: ConsumerConfig | undefined,
+  given: Pick<ResolvedTaskOptions, keyof ConsumerConfig>,
+): ConsumerConfig {
   const base = stored ?? DEFAULT_TASK_CONFIG;
   let initialMs = given.backoff?.initialMs ?? base.backoff.initialMs;
   let maxMs = given.backoff?.maxMs ?? base.backoff.maxMs;
@@ -422,6 +473,9 @@ export interface ResolvedEnqueueOptions extends ResolvedCommitOptions {
   readonly atMs: number | undefined;
   /** 0: unlimited; `undefined`: the queue's. */
   readonly maxAttempts: number | undefined;
+  readonly ttlMs: number | undefined;
+  /** Wall clock, milliseconds since 1970. */
+  readonly expiresAtMs: number | undefined;
 }
 
 const ENQUEUE: Table<ResolvedEnqueueOptions> = {
@@ -429,6 +483,8 @@ const ENQUEUE: Table<ResolvedEnqueueOptions> = {
   delayMs: duration("delay", 0, DELAY_MS_MAX),
   atMs: moment("at"),
   maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
+  ttlMs: optional(duration("ttl", 1, DELAY_MS_MAX)),
+  expiresAtMs: moment("expiresAt"),
 };
 
 export const resolveEnqueueOptions = oneDueTime(resolver("enqueue()", ENQUEUE));
@@ -439,13 +495,16 @@ export const resolveTransactionEnqueueOptions = oneDueTime(
   resolver("enqueue() in a transaction", without<ResolvedEnqueueOptions, "durability">(ENQUEUE, "durability")),
 );
 
-function oneDueTime<R extends { readonly atMs: number | undefined }>(
+function oneDueTime<R extends Pick<ResolvedEnqueueOptions, "atMs" | "ttlMs" | "expiresAtMs">>(
   resolve: (options: unknown) => R,
 ): (options?: unknown) => R {
   return (options) => {
     const resolved = resolve(options);
     if (resolved.atMs !== undefined && (options as { delay?: unknown }).delay !== undefined) {
       throw optionError("at", "give either at or delay, not both");
+    }
+    if (resolved.ttlMs !== undefined && resolved.expiresAtMs !== undefined) {
+      throw optionError("expiresAt", "give either expiresAt or ttl, not both");
     }
     return resolved;
   };

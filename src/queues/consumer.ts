@@ -15,15 +15,16 @@
  *   Exhume        n { dead offset }                                               dead letters gone: redriven in the same commit, or purged
  *   Purge         dead offset                                                     all dead letters below are gone
  *   Take          lane, n { offset, bytes }                                       handed out and done
+ *   Discard       lane, n { offset, bytes }                                       its time was over; done
  *   GiveBack      lane, to, n { offset }                                          undone, to the head (0) or behind the ready ones (1)
  */
 
 import type { Durability } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
-import type { TaskConfig } from "../api/options.js";
+import type { ConsumerConfig } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
-import { type RecordParts, recordBytesMax } from "../storage/batch.js";
+import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Timer } from "../storage/clock.js";
 import { isNoDescriptor } from "../storage/disk.js";
@@ -32,7 +33,7 @@ import { DeadState } from "./dead-state.js";
 import { Delivery } from "./delivery.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
-import { type DeathCause, letterOf, takenLetter } from "./task-record.js";
+import { type DeathCause, letterOf, type TaskAttributes, takenLetter } from "./task-record.js";
 import type { LeasedTask, TaskToken } from "./task-token.js";
 
 /** On disk: append, never renumber. The same for every kind of queue that has consumers. */
@@ -46,6 +47,7 @@ export const ConsumerOp = {
   Purge: FIRST_QUEUE_OP + 8,
   Take: FIRST_QUEUE_OP + 9,
   GiveBack: FIRST_QUEUE_OP + 10,
+  Discard: FIRST_QUEUE_OP + 11,
 } as const;
 
 const CONSUMER_OPS: ReadonlySet<number> = new Set(Object.values(ConsumerOp));
@@ -63,18 +65,37 @@ export const SETTLE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
 /** Tasks of one commit when what sessions hold is given back at a close. */
 const GIVEN_BACK_AT_ONCE = 1000;
 
-/** What a consumer follows; may change at any time. */
-export type ConsumerRules = Pick<TaskConfig, "leaseMs" | "maxAttempts" | "backoff">;
+/** A record for what has become of a task. */
+export interface Successor {
+  readonly stream: Stream;
+  readonly parts: RecordParts;
+  readonly applied: () => void;
+}
 
 /** The queue that a consumer belongs to. */
 export interface ConsumerHost {
   readonly id: number;
   readonly name: string;
-  readonly rules: ConsumerRules;
+  /** What the consumer follows; may change at any time. */
+  readonly rules: ConsumerConfig;
   /** Sees to it that a consumer has a stream for its dead letters. Not between `begin` and `add`: it may need a commit. */
   openDead(consumer: Consumer): void;
   /** The same for the lane that a dead letter goes back to when it is redriven; `lane` is the one that it died in. */
   openLane(consumer: Consumer, lane: number): Lane;
+  /** Caps the life of every task; 0: no cap. */
+  readonly ttlMs?: number;
+  /**
+   * The record that takes the place of a task whose time is over, if any, and whom to tell when it is there. May make
+   * commits of its own.
+   */
+  expired?(
+    consumer: Consumer,
+    task: Outstanding,
+    record: RecordCursor,
+    attributes: TaskAttributes,
+  ): Successor | undefined;
+  /** A task has come back undone, in life or in replay: the host may finish it. */
+  takenBack?(task: Outstanding): void;
 }
 
 export class Consumer {
@@ -175,15 +196,16 @@ export class Consumer {
     } else if (code === ConsumerOp.Ack) {
       for (let count = input.varint(); count > 0; count--) ledger.finish(this.#outstanding(lane, input.varint()));
     } else if (code === ConsumerOp.Release) {
-      const task = this.#outstanding(lane, input.varint());
+      // Of a log, one that could not be read may have been removed meanwhile.
+      const task = lane.ledger.outstanding.get(input.varint());
       const delayMs = input.varint();
-      this.#release(task, delayMs, input.string(), time);
+      if (task !== undefined) this.#release(task, delayMs, input.string(), time);
     } else if (code === ConsumerOp.Extend) {
       const task = this.#outstanding(lane, input.varint());
       ledger.extend(task, time.elapsedMs + input.varint());
     } else if (code === ConsumerOp.Bury) {
       ledger.finish(this.#outstanding(lane, input.varint()));
-    } else if (code === ConsumerOp.Take) {
+    } else if (code === ConsumerOp.Take || code === ConsumerOp.Discard) {
       for (let count = input.varint(); count > 0; count--) {
         const offset = input.varint();
         const task = ledger.outstanding.get(offset) ?? new Outstanding(ledger, offset);
@@ -193,7 +215,9 @@ export class Consumer {
     } else {
       const toHead = input.varint() === 0;
       for (let count = input.varint(); count > 0; count--) {
-        ledger.giveBack(this.#outstanding(lane, input.varint()), time.elapsedMs, toHead);
+        const task = this.#outstanding(lane, input.varint());
+        ledger.giveBack(task, time.elapsedMs, toHead);
+        this.host.takenBack?.(task);
       }
     }
   }
@@ -292,8 +316,10 @@ export class Consumer {
   }
 
   #release(task: Outstanding, delayMs: number, error: string, time: LogTime): void {
+    if (task.phase === TaskPhase.Done) return;
     task.addFailure({ attempt: task.attempt, at: time.wallMs, error });
     task.ledger.release(task, time.elapsedMs, time.wallMs, delayMs);
+    this.host.takenBack?.(task);
   }
 
   stageGiveBack(tasks: readonly Outstanding[], toHead: boolean): void {
@@ -306,6 +332,7 @@ export class Consumer {
     for (const task of tasks) {
       task.reserved = false;
       task.ledger.giveBack(task, elapsedMs, toHead);
+      this.host.takenBack?.(task);
     }
     this.delivery.wake();
   }
@@ -351,8 +378,9 @@ export class Consumer {
 
   /** The dead letter of a task, from its record: what it was, and why it died. */
   letterOf(task: Outstanding, error: string, cause: DeathCause): Promise<RecordParts> {
-    return this.lane(task.ledger.lane).atRecord(task.offset, (record) => {
-      return letterOf(task, record, error, cause, this.#engine.time().wallMs);
+    const lane = this.lane(task.ledger.lane);
+    return lane.atRecord(task.offset, (record) => {
+      return letterOf(task, record, lane.attributes(record), error, cause, this.#engine.time().wallMs);
     });
   }
 

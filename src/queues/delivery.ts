@@ -3,12 +3,12 @@
 import type { Durability } from "../api/contract.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
-import type { RecordCursor } from "../storage/batch.js";
+import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { StreamReader } from "../storage/stream-reader.js";
-import { type Consumer, ConsumerOp } from "./consumer.js";
+import { type Consumer, ConsumerOp, type Successor } from "./consumer.js";
 import type { Lane } from "./lane.js";
-import { Outstanding } from "./ledger.js";
+import { Outstanding, TaskPhase } from "./ledger.js";
 import type { TaskAttributes } from "./task-record.js";
 import { LeasedTask } from "./task-token.js";
 
@@ -30,6 +30,8 @@ export interface Receiver {
 
 /** Someone who wants to see the next task, and leaves it where it is. */
 export interface Peeker {
+  /** Looks at these only. */
+  readonly lanes?: readonly Lane[];
   readonly waits: boolean;
   resolve(task: LeasedTask | undefined): void;
   reject(error: Error): void;
@@ -37,12 +39,25 @@ export interface Peeker {
 
 type Outcome = "delivered" | "none" | "load";
 
+/** Tasks whose time is over, and bytes of what takes their places, that are removed by one commit, about. */
+const SWEPT_AT_ONCE = 256;
+const SWEPT_BYTES = 1024 * 1024;
+
+/** A task whose time is over. */
+interface Swept {
+  readonly task: Outstanding;
+  readonly successor: Successor | undefined;
+}
+
 export class Delivery {
   readonly #consumer: Consumer;
   #engine!: Engine;
   readonly #receivers = new Set<Receiver>();
   readonly #peekers = new Set<Peeker>();
   #loading = false;
+  /** Tasks whose time was over that were removed since the queue was opened. */
+  swept = 0;
+  #sweeping: Promise<void> = Promise.resolve();
   readonly #serve = () => this.serve();
 
   constructor(consumer: Consumer) {
@@ -149,12 +164,19 @@ export class Delivery {
     const engine = this.#engine;
     const max = Math.min(receiver.max, ready);
     const headers = consumer.lanes.length * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX);
-    engine.begin(0, 0, headers + max * DELIVERY_BYTES_MAX, true);
+    const metaBytes = headers + max * DELIVERY_BYTES_MAX;
+    engine.begin(0, 0, metaBytes, true);
     const tasks: LeasedTask[] = [];
     let outcome: Outcome = "none";
     for (const lane of consumer.lanes) {
-      outcome = this.#claim(lane, max, receiver.autoAck, tasks);
-      if (outcome === "load" || tasks.length === max) break;
+      let claimed = this.#claim(lane, max, receiver.autoAck, tasks);
+      while (claimed === "expired" && tasks.length === 0) {
+        engine.begin(0, 0, metaBytes, true);
+        claimed = this.#claim(lane, max, receiver.autoAck, tasks);
+      }
+      if (claimed === "load") outcome = claimed;
+      // With tasks in hand: those come first, what is behind them is met again.
+      if (claimed !== "none" || tasks.length === max) break;
     }
     if (tasks.length === 0) return outcome;
     let durability = receiver.durability;
@@ -194,7 +216,7 @@ export class Delivery {
   }
 
   /** Takes ready tasks of a lane: those delivered before first, then from the cursor on. */
-  #claim(lane: Lane, max: number, autoAck: boolean, into: LeasedTask[]): "none" | "load" {
+  #claim(lane: Lane, max: number, autoAck: boolean, into: LeasedTask[]): "none" | "load" | "expired" {
     const { ledger } = lane;
     for (let task = lane.again; into.length < max && task !== undefined; task = lane.again) {
       const reader = lane.againReader;
@@ -207,8 +229,13 @@ export class Delivery {
         throw error;
       }
       if (found === "load") return this.#load(lane, reader, into.length, task);
+      const attributes = lane.attributes(reader.record);
+      if (this.#isOver(reader.record, attributes)) {
+        if (into.length === 0) this.#sweep(lane, task);
+        return "expired";
+      }
       ledger.hold(task);
-      into.push(this.#claimed(task, reader.record, lane.attributes(reader.record), autoAck));
+      into.push(this.#claimed(task, reader.record, attributes, autoAck));
     }
     while (into.length < max) {
       let found: "record" | "end" | "load";
@@ -222,9 +249,13 @@ export class Delivery {
       if (found === "load") return this.#load(lane, lane.reader, into.length, undefined);
       if (found === "end") break;
       const { record } = lane.reader;
+      const attributes = lane.attributes(record);
+      if (this.#isOver(record, attributes)) {
+        if (into.length === 0) this.#sweep(lane, undefined);
+        return "expired";
+      }
       lane.taken = record.offset + 1;
       const task = new Outstanding(ledger, record.offset);
-      const attributes = lane.attributes(record);
       task.limit = attributes.limit;
       into.push(this.#claimed(task, record, attributes, autoAck));
     }
@@ -243,9 +274,103 @@ export class Delivery {
     return new LeasedTask(this.#consumer, task, record, attributes);
   }
 
+  #isOver({ timestamp }: RecordCursor, { expiresAt }: TaskAttributes): boolean {
+    const { ttlMs = 0 } = this.#consumer.host;
+    if (expiresAt === 0 && ttlMs === 0) return false;
+    const wallMs = this.#engine.clock.wallMs();
+    return (expiresAt > 0 && wallMs > expiresAt) || (ttlMs > 0 && wallMs > timestamp + ttlMs);
+  }
+
+  /** Removes every task at the head whose time is over; resolves with how many when they are gone. */
+  async expire(): Promise<number> {
+    const before = this.swept;
+    for (const lane of this.#consumer.lanes) {
+      await new Promise<void>((resolve, reject) => {
+        this.peek({ lanes: [lane], waits: false, resolve: () => resolve(), reject });
+      });
+    }
+    await this.#sweeping;
+    return this.swept - before;
+  }
+
+  /**
+   * Stages the removal of tasks whose time is over from the head of a lane, as far as it is in memory.
+   * @param first the first of them, if it was delivered before; its record is the one that its reader stands at
+   */
+  #sweep(lane: Lane, first: Outstanding | undefined): void {
+    const { host } = this.#consumer;
+    const swept: Swept[] = [];
+    let bulkBytes = 0;
+    let records = 0;
+    let again = first;
+    for (;;) {
+      const { record } = again === undefined ? lane.reader : lane.againReader;
+      const attributes = lane.attributes(record);
+      if (!this.#isOver(record, attributes)) break;
+      const task = again ?? new Outstanding(lane.ledger, record.offset);
+      task.bytes = record.end - record.payloadStart;
+      const successor = host.expired?.(this.#consumer, task, record, attributes);
+      if (again === undefined) lane.taken = task.offset + 1;
+      else lane.ledger.hold(task);
+      if (successor !== undefined) {
+        bulkBytes += recordBytesMax(successor.parts);
+        records++;
+      }
+      swept.push({ task, successor });
+      if (swept.length >= SWEPT_AT_ONCE || bulkBytes >= SWEPT_BYTES) break;
+      again = lane.again;
+      try {
+        const found = again === undefined ? lane.nextFresh(lane.stream.next) : lane.findAgain(again.offset);
+        if (found !== "record") break;
+      } catch {
+        break; // whoever wants the next task meets the error again
+      }
+    }
+    this.#stageSwept(lane, swept, bulkBytes, records);
+  }
+
+  #stageSwept(lane: Lane, swept: readonly Swept[], bulkBytes: number, records: number): void {
+    const engine = this.#engine;
+    const metaBytes = OPERATION_HEADER_BYTES + (3 + 2 * swept.length) * VARINT_BYTES_MAX;
+    try {
+      engine.begin(bulkBytes, records, metaBytes, true);
+    } catch (error) {
+      for (const { task } of swept.toReversed()) {
+        if (task.phase === TaskPhase.Leased) lane.taken = task.offset;
+        else lane.ledger.unhold(task);
+      }
+      throw error;
+    }
+    for (const { successor } of swept) if (successor !== undefined) engine.append(successor.stream, successor.parts);
+    const output = this.#consumer.operation(ConsumerOp.Discard);
+    output.varint(lane.number);
+    output.varint(swept.length);
+    for (const { task } of swept) {
+      task.reserved = true;
+      output.varint(task.offset);
+      output.varint(task.bytes);
+    }
+    engine.endOperation();
+    this.#sweeping = new Promise((settle, fail) => {
+      engine.add({
+        durability: engine.options.durability,
+        apply: () => {
+          this.swept += swept.length;
+          for (const { task, successor } of swept) {
+            lane.ledger.take(task);
+            successor?.applied();
+          }
+        },
+        settle,
+        fail,
+      });
+    });
+    this.#sweeping.catch(() => {}); // a failure is everybody's already
+  }
+
   /** Shows a peeker the task that would be delivered next, once it may be seen. */
   #peekFor(peeker: Peeker): Outcome {
-    for (const lane of this.#consumer.lanes) {
+    for (const lane of peeker.lanes ?? this.#consumer.lanes) {
       const task = lane.again;
       const reader = task === undefined ? lane.reader : lane.againReader;
       let found: "record" | "end" | "load";
@@ -259,6 +384,10 @@ export class Delivery {
       if (found === "end") continue;
       if (found === "load") return this.#load(lane, reader, 0, task);
       const { record } = reader;
+      if (this.#isOver(record, lane.attributes(record))) {
+        this.#sweep(lane, task);
+        return this.#peekFor(peeker);
+      }
       const shown = task ?? new Outstanding(lane.ledger, record.offset);
       const seen = new LeasedTask(this.#consumer, shown, record, lane.attributes(record));
       if (shown.offset < lane.stream.visible) peeker.resolve(seen);

@@ -78,6 +78,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
       JSON.stringify(mergeTaskConfig(undefined, given)),
     )) as TaskState;
     state.attach(this.#engine);
+    if (typeof given.onExpire === "object") await this.openTask(given.onExpire.moveTo);
     const config = JSON.stringify(mergeTaskConfig(state.config, given));
     if (config !== JSON.stringify(state.config)) await this.#configure(state, config);
     return new EmbeddedTasks(this.#engine, state, given.codec as Codec<I, O>);

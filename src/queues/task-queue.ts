@@ -11,9 +11,8 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
-import type { Change } from "./commit.js";
-import { detach, InputReader, park, totalBytesMax } from "./input.js";
-import { checkBatch, foreignQueue } from "./log-queue.js";
+import { type Change, foreignQueue } from "./commit.js";
+import { checkBatch, detach, InputReader, park, totalBytesMax } from "./input.js";
 import { EmbeddedSource } from "./source.js";
 import { encodeTaskAttributes, NO_ATTRIBUTES } from "./task-record.js";
 import { TaskOp, type TaskState } from "./task-state.js";
@@ -23,6 +22,8 @@ interface Terms {
   readonly delayMs: number;
   readonly atMs: number | undefined;
   readonly maxAttempts: number | undefined;
+  readonly ttlMs: number | undefined;
+  readonly expiresAtMs: number | undefined;
 }
 
 /** A task queue of an embedded directory. */
@@ -104,6 +105,11 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     });
   }
 
+  async expire(): Promise<number> {
+    this.checkOpen();
+    return await this.consumer.delivery.expire();
+  }
+
   async stats(): Promise<TaskStats> {
     this.engine.checkOpen();
     return await this.#state.stats(this.engine);
@@ -139,9 +145,13 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   // --------------------------------------------------------------------------------------------------------- private
 
   /** Notes the terms in the record's attributes; true when the task must wait for its time. */
-  #applyTerms(parts: RecordParts, { delayMs, atMs, maxAttempts }: Terms): boolean {
-    if (maxAttempts !== undefined) {
-      parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit: maxAttempts + 1 });
+  #applyTerms(parts: RecordParts, { delayMs, atMs, maxAttempts, ttlMs, expiresAtMs }: Terms): boolean {
+    if (maxAttempts !== undefined || ttlMs !== undefined || expiresAtMs !== undefined) {
+      const limit = maxAttempts === undefined ? 0 : maxAttempts + 1;
+      // 0 says that there is none; nothing else was ever due in 1970.
+      const expiresAt = ttlMs === undefined ? Math.max(1, expiresAtMs ?? 0) : this.engine.clock.wallMs() + ttlMs;
+      const expires = ttlMs !== undefined || expiresAtMs !== undefined;
+      parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt: expires ? expiresAt : 0 });
     }
     if (atMs === undefined) return delayMs > 0;
     const wallMs = this.engine.clock.wallMs();

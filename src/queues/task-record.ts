@@ -9,7 +9,7 @@ import { decodeFailures, encodeFailures, FAILURES_MAX, type Outstanding } from "
 import type { LeasedTask } from "./task-token.js";
 
 /** On disk: append, never renumber. */
-const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5 } as const;
+const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5, Expires: 6 } as const;
 
 /** How a task died. */
 export interface Death {
@@ -34,6 +34,8 @@ export interface TaskAttributes {
   origin: Origin | undefined;
   /** Of a dead letter: the lane that it died in. */
   lane: number;
+  /** Wall clock time after which it is not delivered; 0: never. */
+  expiresAt: number;
 }
 
 export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undefined {
@@ -71,6 +73,10 @@ export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undef
     value.varint(attributes.lane);
     put(Tag.Lane);
   }
+  if (attributes.expiresAt > 0) {
+    value.varint(attributes.expiresAt);
+    put(Tag.Expires);
+  }
   return output.position === 0 ? undefined : output.view();
 }
 
@@ -80,6 +86,7 @@ export const NO_ATTRIBUTES: TaskAttributes = Object.freeze({
   death: undefined,
   origin: undefined,
   lane: 0,
+  expiresAt: 0,
 });
 
 export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes {
@@ -102,6 +109,8 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
       attributes.origin = { id: value.string(), timestamp: value.varint() };
     } else if (tag === Tag.Lane) {
       attributes.lane = value.varint();
+    } else if (tag === Tag.Expires) {
+      attributes.expiresAt = value.varint();
     } else {
       throw new MalformedError(`task attribute ${tag} is not known`);
     }
@@ -109,17 +118,17 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
   return attributes;
 }
 
-export type DeathCause = "attempts exhausted" | "discarded";
+export type DeathCause = "attempts exhausted" | "discarded" | "expired";
 
 /** The dead letter of a task that has failed for the last time. */
 export function letterOf(
   task: Outstanding,
   record: RecordCursor,
+  attributes: TaskAttributes,
   error: string,
   cause: DeathCause,
   wallMs: number,
 ): RecordParts {
-  const attributes = decodeTaskAttributes(record.attributes());
   const failures = [
     ...(attributes.failures ?? []),
     ...(task.failures ?? []),

@@ -15,11 +15,13 @@ import type { Engine } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { reclaim } from "../engine/reclaim.js";
 import type { Rewriter } from "../engine/rewriter.js";
+import type { RecordCursor } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
-import { Consumer, type ConsumerHost, isConsumerOp } from "./consumer.js";
+import { Consumer, type ConsumerHost, isConsumerOp, type Successor } from "./consumer.js";
 import { Lane } from "./lane.js";
-import { Ledger } from "./ledger.js";
+import { Ledger, type Outstanding } from "./ledger.js";
+import { encodeTaskAttributes, letterOf, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
 
 /** On disk: append, never renumber. Those in between are the consumers'. */
 export const TaskOp = {
@@ -159,6 +161,40 @@ export class TaskState implements QueueState, ConsumerHost {
 
   /** A task queue has had its stream of dead letters from the start. */
   openDead(): void {}
+
+  get ttlMs(): number {
+    return this.config.ttlMs;
+  }
+
+  /** What takes the place of a task whose time is over: nothing, a dead letter, or a task of another queue. */
+  expired(
+    consumer: Consumer,
+    task: Outstanding,
+    record: RecordCursor,
+    attributes: TaskAttributes,
+  ): Successor | undefined {
+    const { onExpire } = this.config;
+    if (onExpire === "discard") return undefined;
+    const heir = onExpire === "dead" ? undefined : this.#queueNamed(onExpire.moveTo);
+    if (heir === undefined) {
+      const { wallMs } = this.#engine.time();
+      const parts = letterOf(task, record, attributes, "its time was over before it was delivered", "expired", wallMs);
+      return { stream: consumer.dead.stream!, parts, applied() {} };
+    }
+    const kept = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit: attributes.limit });
+    const parts = { payload: record.payload(), key: record.key(), headers: record.headers(), attributes: kept };
+    return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake() };
+  }
+
+  /** Another task queue of the directory, for use. */
+  #queueNamed(name: string): TaskState | undefined {
+    const { catalog } = this.#engine;
+    const entry = catalog.find(this.kind, name);
+    if (entry === undefined || entry.damaged !== undefined) return undefined;
+    const state = catalog.load(entry) as TaskState;
+    state.attach(this.#engine);
+    return state;
+  }
 
   /** The lane of a priority; its stream is added when there is none yet, in a commit of its own. */
   openLane(consumer: Consumer, number: number): Lane {

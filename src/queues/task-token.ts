@@ -57,6 +57,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly id: string;
   readonly attempt: number;
   readonly timestamp: number;
+  readonly expiresAt: number | undefined;
   readonly key: Buffer | undefined;
   readonly headers: Headers;
   payload: O;
@@ -65,11 +66,12 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly #high: number;
   readonly #low: number;
 
-  constructor(consumer: Consumer, task: Outstanding, record: RecordCursor, { origin }: TaskAttributes) {
+  constructor(consumer: Consumer, task: Outstanding, record: RecordCursor, { origin, expiresAt }: TaskAttributes) {
     // A task that was redriven is the same task for all that.
     this.id = origin?.id ?? taskId(task.ledger.lane, task.offset);
     this.attempt = task.attempt;
     this.timestamp = origin?.timestamp ?? record.timestamp;
+    this.expiresAt = expiresAt === 0 ? undefined : expiresAt;
     this.key = record.key();
     this.headers = record.headers();
     this.payload = record.payload() as O;
@@ -109,7 +111,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   }
 
   toJSON(): object {
-    const { id, attempt, token, timestamp, key, headers, payload } = this;
-    return { id, attempt, token, timestamp, key, headers, payload };
+    const { id, attempt, token, timestamp, expiresAt, key, headers, payload } = this;
+    return { id, attempt, token, timestamp, expiresAt, key, headers, payload };
   }
 }

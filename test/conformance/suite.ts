@@ -11,6 +11,7 @@ import { codecConformance } from "./codecs.js";
 import { compactionConformance } from "./compaction.js";
 import { concurrencyConformance } from "./concurrency.js";
 import { deadLetterConformance } from "./dead-letters.js";
+import { expiryConformance } from "./expiry.js";
 import { groupConformance } from "./groups.js";
 import { leaseConformance } from "./leases.js";
 import { logConformance } from "./log.js";
@@ -98,6 +99,7 @@ export function defineConformance(name: string, implementation: Implementation):
     taskConformance(check);
     leaseConformance(check);
     releaseConformance(check);
+    expiryConformance(check);
     retryConformance(check);
     deadLetterConformance(check);
     taskStatsConformance(check);

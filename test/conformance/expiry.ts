@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import type { Task } from "../../src/index.js";
+import { rejectsWith } from "../support/expect.js";
+import { countsOf, takeAll } from "../support/state.js";
+import { type Check, passUntil } from "./suite.js";
+
+function texts(tasks: readonly Pick<Task, "payload">[]): string[] {
+  return tasks.map(({ payload }) => payload.toString());
+}
+
+export function expiryConformance(check: Check): void {
+  check("expiry: a task whose time is over is not delivered, also after a reopen", async (on) => {
+    const jobs = await on.mq.openTask("jobs");
+    await jobs.enqueue("short", { ttl: 20 });
+    await jobs.enqueue("past", { expiresAt: new Date(1000) });
+    await jobs.enqueue("long", { ttl: "1h" });
+    await jobs.enqueue("never");
+    await on.pass(100);
+    const again = await (await on.reopen()).openTask("jobs");
+    assert.equal((await again.peek())?.payload.toString(), "long");
+    const tasks = await takeAll(again);
+    assert.deepEqual(texts(tasks), ["long", "never"]);
+    assert.equal(typeof tasks[0]?.expiresAt, "number");
+    assert.equal(tasks[1]?.expiresAt, undefined);
+  });
+
+  check(
+    "expiry: to the millisecond, and only when it lies in the past",
+    async (on) => {
+      const jobs = await on.mq.openTask("jobs");
+      const end = on.wallMs() + 1000;
+      await jobs.enqueueBatch(["1", "2"], { expiresAt: new Date(end) });
+      await on.pass(end - on.wallMs());
+      const [task] = await jobs.dequeueBatch({ max: 1 });
+      assert.equal(task?.expiresAt, end);
+      await on.pass(1);
+      assert.equal(await jobs.dequeue(), undefined);
+      await jobs.ack(task!);
+    },
+    { exactTime: true },
+  );
+
+  check("expiry: from the head only, by dequeue, peek and expire, counted", async (on) => {
+    const jobs = await on.mq.openTask("jobs");
+    await jobs.enqueueBatch(["1", "2"], { ttl: 20 });
+    await jobs.enqueue("alive");
+    await jobs.enqueueBatch(["3"], { ttl: 20 });
+    await on.pass(100);
+    assert.equal((await jobs.stats()).ready, 4);
+    assert.equal(await jobs.expire(), 2);
+    assert.equal(await jobs.expire(), 0);
+    assert.equal((await jobs.stats()).ready, 2);
+    await jobs.ack((await jobs.dequeue()) as Task);
+    assert.equal(await jobs.peek(), undefined);
+    assert.deepEqual(countsOf(await jobs.stats()), { ready: 0, scheduled: 0, leased: 0, dead: 0 });
+  });
+
+  check("expiry: a leased task can still be settled; given back, it is gone", async (on) => {
+    const jobs = await on.mq.openTask("jobs");
+    await jobs.enqueueBatch(["1", "2"], { ttl: 50 });
+    const [one, two] = (await jobs.dequeueBatch({ max: 2, lease: "1h" })) as [Task, Task];
+    await on.pass(200);
+    await jobs.ack(one);
+    await jobs.release(two);
+    assert.equal(await jobs.dequeue(), undefined);
+    assert.deepEqual(countsOf(await jobs.stats()), { ready: 0, scheduled: 0, leased: 0, dead: 0 });
+  });
+
+  check("expiry: the queue's ttl caps what is there already, and that of each task", async (on) => {
+    const jobs = await on.mq.openTask("jobs");
+    await jobs.enqueueBatch(["1", "2"]);
+    await jobs.enqueue("3", { ttl: "1h" });
+    await on.pass(100);
+    const again = await on.mq.openTask("jobs", { ttl: 50 });
+    await again.enqueue("4");
+    assert.equal((await again.dequeue())?.payload.toString(), "4");
+    await on.mq.openTask("jobs", { ttl: Number.POSITIVE_INFINITY });
+    await jobs.enqueue("5");
+    await on.pass(100);
+    assert.equal((await jobs.dequeue())?.payload.toString(), "5");
+  });
+
+  check("expiry: to the dead letters, with the reason; redriven, it may be delivered", async (on) => {
+    const jobs = await on.mq.openTask("jobs", { onExpire: "dead" });
+    const { id } = await jobs.enqueue({ payload: "1", key: "k" }, { ttl: 20 });
+    await on.pass(100);
+    assert.equal(await jobs.expire(), 1);
+    const [letter] = await jobs.dead.read();
+    assert.equal(letter?.id, id);
+    assert.equal(letter?.raw.toString(), "1");
+    assert.match(letter?.reason ?? "", /expired/);
+    assert.equal(await jobs.dead.redrive(), 1);
+    const again = await (await on.reopen()).openTask("jobs");
+    assert.equal((await again.dequeue())?.id, id);
+  });
+
+  check("expiry: to another queue, in order, to those who wait there", async (on) => {
+    const jobs = await on.mq.openTask("jobs", { ttl: 20, onExpire: { moveTo: "late" } });
+    await jobs.enqueueBatch(["1", "2"]);
+    await jobs.enqueue({ payload: "3", key: "k", headers: { a: "b" } });
+    const late = await on.mq.openTask("late");
+    const waiting = late.dequeue({ wait: "1h" });
+    await on.pass(100);
+    assert.equal(await jobs.expire(), 3);
+    assert.equal((await passUntil(on, waiting))?.payload.toString(), "1");
+    await on.reopen();
+    const again = await on.mq.openTask("late");
+    const [two, three] = await takeAll(again);
+    assert.deepEqual(texts([two!, three!]), ["2", "3"]);
+    assert.deepEqual([three?.key?.toString(), three?.headers], ["k", { a: "b" }]);
+    assert.equal((await (await on.mq.openTask("jobs")).stats()).ready, 0);
+  });
+
+  check("expiry: what makes no sense is refused", async ({ mq }) => {
+    const jobs = await mq.openTask("jobs");
+    await rejectsWith("ERR_OPTION", jobs.enqueue("1", { ttl: 0 }), /ttl/);
+    await rejectsWith("ERR_OPTION", jobs.enqueue("1", { ttl: 1, expiresAt: new Date() }), /expiresAt/);
+    await rejectsWith("ERR_OPTION", jobs.enqueue("1", { expiresAt: new Date(Number.NaN) }), /expiresAt/);
+    await rejectsWith("ERR_OPTION", mq.openTask("jobs", { onExpire: "burn" as never }), /onExpire/);
+    await rejectsWith("ERR_QUEUE_NAME", mq.openTask("jobs", { onExpire: { moveTo: "" } }));
+  });
+}
