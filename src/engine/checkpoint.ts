@@ -139,10 +139,14 @@ export class Checkpointer {
 
   /** Calls back at a moment at which no checkpoint is adding to runs: now, or when the next one begins. */
   between(callback: () => void): Promise<void> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       this.#between.push(() => {
-        callback();
-        resolve();
+        try {
+          callback();
+          resolve();
+        } catch (error) {
+          reject(error as Error);
+        }
       });
       if (this.#running === undefined) this.#runBetween();
     });

@@ -25,11 +25,11 @@ import { RunOutput } from "./run-output.js";
 import { SegmentWriter } from "./segment-writer.js";
 
 /** Bytes read at a time. Each read waits for a turn of the event loop, which under load is long. */
-const READ_BYTES = 1024 * 1024;
+const READ_BYTES = 512 * 1024;
 /** Records between two looks at the clock. */
-const LOOK_RECORDS = 32;
-/** Work on the event loop at a stretch; after it comes a rest at least as long. */
-const SLICE_MS = 0.5;
+const LOOK_RECORDS = 16;
+/** Work on the event loop at a stretch; after it comes a rest twice as long. */
+const SLICE_MS = 0.25;
 /** What took longer than this was not work, but a wait. */
 const REST_MS_MAX = 8;
 /** Bytes written before they are made durable, so that no fdatasync has much to do and holds up that of the log. */
@@ -162,7 +162,7 @@ export class Rewriter {
     const { clock } = this.#engine;
     const busyMs = this.#busyMs + clock.elapsedMs() - this.#sinceMs;
     if (busyMs < SLICE_MS) return;
-    const restMs = Math.min(busyMs, REST_MS_MAX);
+    const restMs = Math.min(2 * busyMs, REST_MS_MAX);
     await this.#idle(new Promise<void>((resolve) => clock.setTimer(restMs, resolve, true)));
     this.#busyMs = 0;
     this.#check();
