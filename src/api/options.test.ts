@@ -52,7 +52,16 @@ test("defaults", () => {
     maxOpenFiles: 128,
   });
   strictEqual(logger.info({}, "silent"), undefined);
-  deepStrictEqual(options.resolveLogOptions(), { codec: bytes() });
+  deepStrictEqual(options.resolveLogOptions(), {
+    codec: bytes(),
+    create: true,
+    retention: undefined,
+    compaction: undefined,
+    limits: undefined,
+    metadata: undefined,
+  });
+  deepStrictEqual(options.resolveGroupOptions(), { from: "start", sessionMs: 30_000 });
+  deepStrictEqual(options.resolveGroupReadOptions(), { max: 1000, maxBytes: MIB, waitMs: 0, signal: undefined });
   deepStrictEqual(options.resolveTailOptions(), { from: "end", signal: undefined });
   deepStrictEqual(options.resolveBatchesOptions(), { from: "start", maxBytes: MIB, follow: false, signal: undefined });
   deepStrictEqual(options.resolveDequeueOptions(), {
@@ -227,6 +236,43 @@ test("kinds of values", () => {
   strictEqual(options.resolveTailOptions({ signal }).signal, signal);
   refuses(options.resolveDequeueBatchOptions, {}, "max", /needs the option max/);
   refuses(options.resolveDequeueBatchOptions, undefined, "max", /needs the option max/);
+});
+
+test("settings of a log: zero keeps nothing, Infinity is no rule", () => {
+  const { retention, limits } = options.resolveLogSettings({
+    retention: { maxAge: "1h", maxBytes: Number.POSITIVE_INFINITY, holdForGroups: Number.POSITIVE_INFINITY },
+    limits: { maxCount: Number.POSITIVE_INFINITY, maxBytes: "1KiB" },
+  });
+  deepStrictEqual(
+    { ...retention },
+    { maxAgeMs: 3_600_000, maxBytes: 0, maxCount: undefined, holdForGroupsMs: 2 ** 53 - 1 },
+  );
+  deepStrictEqual({ ...limits }, { maxCount: 0, maxBytes: 1024, maxMessageBytes: undefined, whenFull: undefined });
+  for (const rule of ["maxAge", "maxBytes", "maxCount"]) {
+    refuses(options.resolveLogSettings, { retention: { [rule]: 0 } }, `retention.${rule}`);
+  }
+  refuses(options.resolveLogSettings, { codec: json() }, "codec");
+  refuses(options.resolveGroupOptions, { sessionTimeout: 0 }, "sessionTimeout");
+});
+
+test("settings of a log keep what is not given", () => {
+  const first = options.resolveLogSettings({
+    retention: { maxAge: "1h" },
+    compaction: { grace: "1m" },
+    metadata: { a: "1" },
+  });
+  const stored = options.mergeLogConfig(options.DEFAULT_LOG_CONFIG, first);
+  const merged = options.mergeLogConfig(
+    stored,
+    options.resolveLogSettings({ retention: { maxCount: 5 }, compaction: true }),
+  );
+  strictEqual(merged.retention.maxAgeMs, 3_600_000);
+  strictEqual(merged.retention.maxCount, 5);
+  strictEqual(merged.compaction?.graceMs, 60_000);
+  deepStrictEqual(merged.metadata, { a: "1" });
+  const without = options.mergeLogConfig(merged, options.resolveLogSettings({ compaction: false, metadata: {} }));
+  strictEqual(without.compaction, undefined);
+  deepStrictEqual(without.metadata, {});
 });
 
 test("where reading starts", () => {
