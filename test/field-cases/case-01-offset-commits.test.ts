@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { LogQueue, SharedGroup, Task } from "../../src/index.js";
+import type { GroupMember, LogQueue, SharedGroup, Task } from "../../src/index.js";
 import { CRASH_POLICIES } from "../sim/sim-disk.js";
 import { labelled } from "../support/expect.js";
 import { scaled } from "../support/scale.js";
@@ -21,8 +21,13 @@ interface Known {
 }
 
 /** Works until the machine stops. Each step is awaited, so at most one change is without an answer. */
-async function work(log: LogQueue, shared: SharedGroup, random: Seeded, known: Known): Promise<void> {
-  const group = await log.group("exclusive");
+async function work(
+  log: LogQueue,
+  group: GroupMember,
+  shared: SharedGroup,
+  random: Seeded,
+  known: Known,
+): Promise<void> {
   const inHand: Task[] = [];
   let read = -1;
   for (;;) {
@@ -88,7 +93,7 @@ void test("case 1: positions and leases of groups outlive power cuts and kills",
         async () => {
           const mq = await machine.open();
           const log = await machine.settle(mq.openLog("events"));
-          await machine.settle(log.group("exclusive"));
+          const group = await machine.settle(log.group("exclusive"));
           const rules = { maxAttempts: 1000, backoff: { initial: 0, jitter: 0 } } as const;
           const shared = await machine.settle(log.sharedGroup("shared", rules));
           const { head, next } = await machine.settle(log.stats());
@@ -102,7 +107,7 @@ void test("case 1: positions and leases of groups outlive power cuts and kills",
             assert.ok(committed <= Math.max(known.asked, head), `${committed} was never committed`);
           }
           machine.disk.haltAt(machine.disk.calls + 20 + random.below(400));
-          const outcome = await machine.outcomeOf(work(log, shared, random, known));
+          const outcome = await machine.outcomeOf(work(log, group, shared, random, known));
           if (outcome.kind === "rejected") throw outcome.error;
         },
       );
