@@ -28,10 +28,12 @@ import { SegmentWriter } from "./segment-writer.js";
 const READ_BYTES = 512 * 1024;
 /** Records between two looks at the clock. */
 const LOOK_RECORDS = 16;
-/** Work on the event loop at a stretch; after it comes a rest twice as long. */
+/** Work on the event loop at a stretch; after it comes a rest twice as long, and longer while checkpoints are behind. */
 const SLICE_MS = 0.25;
 /** What took longer than this was not work, but a wait. */
 const REST_MS_MAX = 8;
+/** With more log files than this in use, the disk is busy enough with what is new. */
+const WAL_FILES_BEHIND = 2;
 /** Bytes written before they are made durable, so that no fdatasync has much to do and holds up that of the log. */
 const SYNC_BYTES = 1024 * 1024;
 /** Longest rest of the disk after that: twice as long as it took, so that the log has its turn. */
@@ -162,7 +164,8 @@ export class Rewriter {
     const { clock } = this.#engine;
     const busyMs = this.#busyMs + clock.elapsedMs() - this.#sinceMs;
     if (busyMs < SLICE_MS) return;
-    const restMs = Math.min(2 * busyMs, REST_MS_MAX);
+    const behind = this.#engine.wal.files.length > WAL_FILES_BEHIND;
+    const restMs = Math.min(busyMs * (behind ? 16 : 2), REST_MS_MAX);
     await this.#idle(new Promise<void>((resolve) => clock.setTimer(restMs, resolve, true)));
     this.#busyMs = 0;
     this.#check();
