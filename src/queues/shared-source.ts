@@ -54,6 +54,7 @@ export class EmbeddedSharedGroup<O> extends EmbeddedSource<O> implements SharedG
 
   protected override checkOpen(): void {
     super.checkOpen();
+    if (this.#state.ended !== undefined) throw this.#state.ended;
     if (this.#group.ended !== undefined) throw this.#group.ended;
     if (this.#left.signal.aborted) {
       throw new VarveError("ERR_CLOSED", `this member has left group ${this.name} of ${this.log}`);
