@@ -59,6 +59,13 @@ export interface MessageQueue extends AsyncDisposable {
    * message says which.
    */
   transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void>;
+  /**
+   * Deletes a queue with everything in it, its groups and schedules too; always durably. False when there was none. Calls
+   * that wait on it, and later ones on handles to it, end with `ERR_NOT_FOUND`. The name can be used again at once; tokens
+   * of the queue that is gone are never good for another.
+   * @throws VarveError `ERR_QUEUE_NAME`, `ERR_ARGUMENT` (an unknown kind), `ERR_CORRUPT`, `ERR_READ_ONLY`, `ERR_CLOSED`
+   */
+  deleteQueue(kind: QueueKind, name: string): Promise<boolean>;
   /** All queues, by kind and name. Cheap: opens none of them. */
   queues(): Promise<QueueInfo[]>;
   /** Counters and gauges of the whole directory. Cheap whatever the backlog. */
@@ -445,6 +452,48 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
    * @defaultValue "discard"
    */
   readonly onExpire?: "discard" | "dead" | { readonly moveTo: string } | undefined;
+  /** What dedupe keys do. */
+  readonly dedupe?: DedupeOptions | undefined;
+  /**
+   * Limits of what waits: ready and scheduled tasks; `maxBytes` is of their payloads. Leased ones do not count, and giving
+   * one back may exceed the limits. A queue that holds less than its limits takes a task, or a batch, as a whole.
+   */
+  readonly limits?: QueueLimits | undefined;
+  /** Anything that belongs with the queue: replaces what was stored, as a whole. At most 4 KiB as JSON. */
+  readonly metadata?: Headers | undefined;
+  /** Create the queue when it does not exist; otherwise `ERR_NOT_FOUND`. @defaultValue true */
+  readonly create?: boolean | undefined;
+}
+
+/** What can be changed of a task queue while it is in use. */
+export type TaskSettings = Omit<TaskOptions<never, never>, "codec" | "create">;
+
+/** What is stored with a task queue: durations in milliseconds, `Infinity` where there is no limit. */
+export interface StoredTaskSettings {
+  readonly lease: number;
+  readonly maxAttempts: number;
+  readonly backoff: {
+    readonly initial: number;
+    readonly max: number;
+    readonly factor: number;
+    readonly jitter: number;
+  };
+  readonly ttl: number;
+  readonly onExpire: "discard" | "dead" | { readonly moveTo: string };
+  readonly dedupe: { readonly window: number; readonly maxKeys: number };
+  readonly limits: StoredLogSettings["limits"];
+  readonly metadata: Headers;
+  readonly paused: boolean;
+}
+
+export interface DedupeOptions {
+  /**
+   * How long a key stands for its first task, from the commit of that one on, whatever becomes of it. Time during which the
+   * directory is closed does not count, nor do jumps of the wall clock. At least 1 ms. @defaultValue "10m"
+   */
+  readonly window?: Duration | undefined;
+  /** Keys that are remembered at once; a further one is refused with `ERR_QUEUE_FULL`. @defaultValue 100,000 */
+  readonly maxKeys?: number | undefined;
 }
 
 /** Wait before attempt n + 1 = `initial * factor^(n-1)`, at most `max`, varied by +- `jitter` of itself. */
@@ -472,6 +521,68 @@ export interface EnqueueOptions extends CommitOptions {
   readonly ttl?: Duration | undefined;
   /** Not delivered after this moment of the wall clock, which may lie in the past. The queue's `ttl` holds as well. */
   readonly expiresAt?: Date | undefined;
+  /**
+   * Names what is to be done: while the window of an earlier task with the same key lasts, nothing is enqueued, and the
+   * answer is that task's id with `created: false`, given once that task is committed in the mode asked for. 1 to 256
+   * characters.
+   */
+  readonly dedupeKey?: string | undefined;
+}
+
+/** The terms are those of every task of the batch. */
+export interface EnqueueBatchOptions extends Omit<EnqueueOptions, "key" | "headers" | "dedupeKey"> {
+  /** Dedupe keys, one for each input or `undefined`; a key may stand twice. */
+  readonly dedupeKeys?: readonly (string | undefined)[] | undefined;
+}
+
+/** Names a task: its id, or the dedupe key that it was enqueued with, as long as that key's window lasts. */
+export type TaskName = string | { readonly dedupeKey: string };
+
+/** When a schedule enqueues: at the times of a cron expression, or every so often. All times are of the wall clock. */
+export interface ScheduleSpec {
+  /**
+   * Minute, hour, day of the month, month, day of the week; with seconds before them if there are six fields. A local time
+   * that a change to summer time leaves out fires right after the gap; one that comes twice fires the first time, unless
+   * the hour is a wildcard. Excludes `every`.
+   */
+  readonly cron?: string | undefined;
+  /** Of the cron expression, as in "Europe/Berlin". @defaultValue "UTC" */
+  readonly timeZone?: string | undefined;
+  /** At least 10 ms; counted from `from`, or from when the schedule was made. Excludes `cron`. */
+  readonly every?: Duration | undefined;
+  /** Not before. @defaultValue now */
+  readonly from?: Date | undefined;
+  /** Not after. @defaultValue for ever */
+  readonly until?: Date | undefined;
+  /**
+   * What becomes of due times that passed while the queue was not open, or that a wall clock set forward jumped over: one
+   * task for all of them; none; or one for each, the last 1000 of them. A due time is missed when the next one has come too,
+   * or when it is over by more than a minute. @defaultValue "once"
+   */
+  readonly missed?: "once" | "skip" | "all" | undefined;
+  /** Tasks in all; the schedule then ends. @defaultValue no limit */
+  readonly limit?: number | undefined;
+}
+
+/** What the tasks of a schedule have besides their payload. */
+export type ScheduledTaskOptions = Omit<EnqueueOptions, "delay" | "at" | "dedupeKey">;
+
+export interface ScheduleInfo {
+  readonly name: string;
+  readonly cron: string | undefined;
+  readonly timeZone: string | undefined;
+  /** Milliseconds. */
+  readonly every: number | undefined;
+  /** Milliseconds since 1970, as the other times here. */
+  readonly from: number | undefined;
+  readonly until: number | undefined;
+  readonly missed: "once" | "skip" | "all";
+  readonly limit: number | undefined;
+  /** Tasks so far. */
+  readonly fired: number;
+  /** The due time of the last task. */
+  readonly lastAt: number | undefined;
+  readonly nextAt: number;
 }
 
 export interface Enqueued {
@@ -582,12 +693,50 @@ export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
   readonly kind: "task";
   enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued>;
   /** All the tasks as one commit. Results are in order. */
-  enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]>;
+  enqueueBatch(inputs: readonly Input<I>[], options?: EnqueueBatchOptions): Promise<Enqueued[]>;
   /**
    * Removes the tasks at the head whose time is over, as every `dequeue` and `peek` does, and returns how many. One behind a
    * task that is alive counts as ready until it gets there.
    */
   expire(): Promise<number>;
+  /** Hands out no more tasks, durably, until `resume`. Receivers wait; enqueuing and settling go on. */
+  pause(options?: CommitOptions): Promise<void>;
+  resume(options?: CommitOptions): Promise<void>;
+  /**
+   * Removes every task that is not leased, and returns how many. Leased ones can still be settled, and given back. Dead
+   * letters stay.
+   */
+  purge(options?: CommitOptions): Promise<number>;
+  /** Changes what is stored with the queue; takes effect at once, for what is there already too. */
+  configure(settings: TaskSettings, options?: CommitOptions): Promise<void>;
+  settings(): Promise<StoredTaskSettings>;
+  /**
+   * Has a task that nobody has been handed never come: ready, waiting for its time, or for its next attempt. False when it
+   * is leased, done, dead or unknown; then nothing has changed. Its dedupe key goes on standing for it.
+   * @throws VarveError `ERR_ARGUMENT`, `ERR_CORRUPT`, `ERR_DISK_FULL`, `ERR_READ_ONLY`, `ERR_CLOSED`
+   */
+  cancel(task: TaskName, options?: CommitOptions): Promise<boolean>;
+  /**
+   * Gives such a task another time, sooner or later; its attempts so far count on. False as with `cancel`.
+   * @throws VarveError as `cancel`, `ERR_OPTION` (not one of `delay` and `at`)
+   */
+  reschedule(
+    task: TaskName,
+    due: { readonly delay?: Duration | undefined; readonly at?: Date | undefined },
+    options?: CommitOptions,
+  ): Promise<boolean>;
+  /**
+   * Has the queue enqueue a task again and again, durably, while it is open: one for each due time, over restarts too. A
+   * schedule of that name is replaced; if it had the same times it goes on where it was. When the wall clock is set back,
+   * due times that were passed do not come again.
+   * @throws VarveError `ERR_OPTION` (no cron expression, an unknown time zone, times that never come), `ERR_ARGUMENT` (the
+   * name), `ERR_QUEUE_FULL` (10,000 schedules), and as `enqueue`
+   */
+  schedule(name: string, spec: ScheduleSpec, input: Input<I>, options?: ScheduledTaskOptions): Promise<void>;
+  /** Ends a schedule. False when there is none of that name. Tasks that it has enqueued stay. */
+  unschedule(name: string, options?: CommitOptions): Promise<boolean>;
+  /** By name. */
+  schedules(): Promise<ScheduleInfo[]>;
   stats(): Promise<TaskStats>;
 }
 
@@ -626,6 +775,7 @@ export interface TaskStats {
   readonly nextDueIn: number | undefined;
   /** Milliseconds since the oldest dead letter died; 0 when there is none. */
   readonly oldestDeadAge: number;
+  readonly paused: boolean;
   /** Consumers waiting in `dequeue`. */
   readonly waiters: number;
   /** Bytes of records on disk and in memory, about. */

@@ -5,7 +5,15 @@
  */
 
 import { bytes, type Codec } from "./codec.js";
-import type { Durability, Duration, Headers, Logger, LogPosition, StoredLogSettings } from "./contract.js";
+import type {
+  Durability,
+  Duration,
+  Headers,
+  Logger,
+  LogPosition,
+  StoredLogSettings,
+  StoredTaskSettings,
+} from "./contract.js";
 import { assert, VarveError } from "./errors.js";
 import { checkQueueName } from "./names.js";
 import {
@@ -36,6 +44,8 @@ import {
   storedMetadata,
   strings,
   type Table,
+  text,
+  textPerInput,
   withMethods,
   without,
 } from "./option-table.js";
@@ -58,6 +68,8 @@ export const WAL_FILE_BYTES_MIN = 256 * KIB;
 export const WAL_FILE_SPARE_BYTES = 64 * KIB;
 export const DEQUEUE_BATCH_MAX = 65_536;
 export const FAILURE_TEXT_BYTES_MAX = KIB;
+/** In characters. */
+export const DEDUPE_KEY_LENGTH_MAX = 256;
 
 /** "Not given": the directory's own durability applies. */
 function durabilityOverride(): Option<Durability | undefined> {
@@ -349,6 +361,10 @@ export interface TaskConfig extends ConsumerConfig {
   /** 0: none. */
   readonly ttlMs: number;
   readonly onExpire: ExpiryConfig;
+  readonly dedupe: DedupeConfig;
+  readonly limits: LimitsConfig;
+  readonly metadata: Headers;
+  readonly paused: boolean;
 }
 
 export type ExpiryConfig = "discard" | "dead" | { readonly moveTo: string };
@@ -359,6 +375,11 @@ export interface ConsumerConfig {
   /** 0: unlimited. */
   readonly maxAttempts: number;
   readonly backoff: BackoffConfig;
+}
+
+export interface DedupeConfig {
+  readonly windowMs: number;
+  readonly maxKeys: number;
 }
 
 export interface BackoffConfig {
@@ -374,23 +395,34 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   backoff: Object.freeze({ initialMs: SECOND_MS, maxMs: 300 * SECOND_MS, factor: 2, jitter: 0.2 }),
   ttlMs: 0,
   onExpire: "discard",
+  dedupe: Object.freeze({ windowMs: 600 * SECOND_MS, maxKeys: 100_000 }),
+  limits: DEFAULT_LOG_CONFIG.limits,
+  metadata: Object.freeze({}),
+  paused: false,
 });
 
 /** The options of `openTask()`; `undefined` for what was not given. */
-export interface ResolvedTaskOptions {
+export interface ResolvedTaskOptions extends ResolvedTaskSettings {
   readonly codec: Codec<unknown, unknown>;
+  readonly create: boolean;
+}
+
+export interface ResolvedTaskSettings {
   readonly leaseMs: number | undefined;
   readonly maxAttempts: number | undefined;
   readonly backoff: Given<BackoffConfig> | undefined;
   readonly ttlMs: number | undefined;
   readonly onExpire: ExpiryConfig | undefined;
+  readonly dedupe: Given<DedupeConfig> | undefined;
+  readonly limits: Given<LimitsConfig> | undefined;
+  readonly metadata: Headers | undefined;
 }
 
 function leaseOption(): Option<number | undefined> {
   return optional(duration("lease", 1, LEASE_MS_MAX));
 }
 
-const CONSUMER: Table<Pick<ResolvedTaskOptions, keyof ConsumerConfig>> = {
+const CONSUMER: Table<Pick<ResolvedTaskSettings, keyof ConsumerConfig>> = {
   leaseMs: leaseOption(),
   maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
   backoff: nested<Given<BackoffConfig>>("backoff", "backoff", {
@@ -401,12 +433,19 @@ const CONSUMER: Table<Pick<ResolvedTaskOptions, keyof ConsumerConfig>> = {
   }),
 };
 
-const TASK: Table<ResolvedTaskOptions> = {
+const TASK: Table<ResolvedTaskSettings> = {
   ...CONSUMER,
-  codec: codecOption(),
   ttlMs: optional(limitless(duration("ttl", 1, DELAY_MS_MAX))),
   onExpire: { name: "onExpire", default: undefined, parse: parseOnExpire },
+  dedupe: nested<Given<DedupeConfig>>("dedupe", "dedupe", {
+    windowMs: optional(duration("window", 1, DELAY_MS_MAX)),
+    maxKeys: optional(integer("maxKeys", 1, 10_000_000)),
+  }),
+  limits: nested<Given<LimitsConfig>>("limits", "limits", LIMITS),
+  metadata: storedMetadata("metadata"),
 };
+
+export const resolveTaskSettings = resolver("configure()", TASK);
 
 function parseOnExpire(value: unknown, option: string): ExpiryConfig {
   if (value === "discard" || value === "dead") return value;
@@ -416,9 +455,13 @@ function parseOnExpire(value: unknown, option: string): ExpiryConfig {
   throw refused(option, '"discard", "dead" or { moveTo: the name of a task queue }', value);
 }
 
-export const resolveTaskOptions = resolver("openTask()", TASK);
+export const resolveTaskOptions = resolver<ResolvedTaskOptions>("openTask()", {
+  ...TASK,
+  codec: codecOption(),
+  create: flag("create", true),
+});
 
-export interface ResolvedSharedGroupOptions extends Pick<ResolvedTaskOptions, keyof ConsumerConfig> {
+export interface ResolvedSharedGroupOptions extends Pick<ResolvedTaskSettings, keyof ConsumerConfig> {
   readonly from: LogPosition;
 }
 
@@ -428,18 +471,47 @@ export const resolveSharedGroupOptions = resolver<ResolvedSharedGroupOptions>("s
 });
 
 /** What was given replaces what is stored (or the defaults, for a new queue), member by member. */
-export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedTaskOptions): TaskConfig {
+export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedTaskSettings): TaskConfig {
   const base = stored ?? DEFAULT_TASK_CONFIG;
   return Object.freeze({
     ...mergeConsumerConfig(stored, given),
     ttlMs: given.ttlMs ?? base.ttlMs,
     onExpire: given.onExpire ?? base.onExpire,
+    dedupe: Object.freeze({
+      windowMs: given.dedupe?.windowMs ?? base.dedupe.windowMs,
+      maxKeys: given.dedupe?.maxKeys ?? base.dedupe.maxKeys,
+    }),
+    limits: merged(base.limits, given.limits),
+    metadata: given.metadata ?? base.metadata,
+    paused: base.paused,
   });
+}
+
+/** A task queue's settings as callers are told of them. */
+export function describeTaskConfig(config: TaskConfig): StoredTaskSettings {
+  const { leaseMs, maxAttempts, backoff, ttlMs, onExpire, dedupe, limits, metadata, paused } = config;
+  const limit = (value: number) => (value === 0 ? Number.POSITIVE_INFINITY : value);
+  return {
+    lease: leaseMs,
+    maxAttempts: limit(maxAttempts),
+    backoff: { initial: backoff.initialMs, max: backoff.maxMs, factor: backoff.factor, jitter: backoff.jitter },
+    ttl: limit(ttlMs),
+    onExpire,
+    dedupe: { window: dedupe.windowMs, maxKeys: dedupe.maxKeys },
+    limits: {
+      maxCount: limit(limits.maxCount),
+      maxBytes: limit(limits.maxBytes),
+      maxMessageBytes: limit(limits.maxMessageBytes),
+      whenFull: limits.whenFull,
+    },
+    metadata: { ...metadata },
+    paused,
+  };
 }
 
 export function mergeConsumerConfig(
   stored: ConsumerConfig | undefined,
-  given: Pick<ResolvedTaskOptions, keyof ConsumerConfig>,
+  given: Pick<ResolvedTaskSettings, keyof ConsumerConfig>,
 ): ConsumerConfig {
   const base = stored ?? DEFAULT_TASK_CONFIG;
   let initialMs = given.backoff?.initialMs ?? base.backoff.initialMs;
@@ -476,6 +548,7 @@ export interface ResolvedEnqueueOptions extends ResolvedCommitOptions {
   readonly ttlMs: number | undefined;
   /** Wall clock, milliseconds since 1970. */
   readonly expiresAtMs: number | undefined;
+  readonly dedupeKey: string | undefined;
 }
 
 const ENQUEUE: Table<ResolvedEnqueueOptions> = {
@@ -485,11 +558,25 @@ const ENQUEUE: Table<ResolvedEnqueueOptions> = {
   maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
   ttlMs: optional(duration("ttl", 1, DELAY_MS_MAX)),
   expiresAtMs: moment("expiresAt"),
+  dedupeKey: text("dedupeKey", DEDUPE_KEY_LENGTH_MAX),
 };
+
+export interface ResolvedEnqueueBatchOptions extends Omit<ResolvedEnqueueOptions, "key" | "headers" | "dedupeKey"> {
+  /** One for each input. */
+  readonly dedupeKeys: readonly (string | undefined)[] | undefined;
+}
 
 export const resolveEnqueueOptions = oneDueTime(resolver("enqueue()", ENQUEUE));
 export const resolveEnqueueBatchOptions = oneDueTime(
-  resolver("enqueueBatch()", without<ResolvedEnqueueOptions, "key" | "headers">(ENQUEUE, "key", "headers")),
+  resolver<ResolvedEnqueueBatchOptions>("enqueueBatch()", {
+    ...without<ResolvedEnqueueOptions, "key" | "headers" | "dedupeKey">(ENQUEUE, "key", "headers", "dedupeKey"),
+    dedupeKeys: textPerInput("dedupeKeys", DEDUPE_KEY_LENGTH_MAX),
+  }),
+);
+/** Of the tasks that a schedule enqueues. */
+export const resolveScheduledTaskOptions = resolver(
+  "schedule()",
+  without<ResolvedEnqueueOptions, "delayMs" | "atMs" | "dedupeKey">(ENQUEUE, "delayMs", "atMs", "dedupeKey"),
 );
 export const resolveTransactionEnqueueOptions = oneDueTime(
   resolver("enqueue() in a transaction", without<ResolvedEnqueueOptions, "durability">(ENQUEUE, "durability")),

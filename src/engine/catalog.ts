@@ -53,6 +53,7 @@ export class Catalog {
   /** By number. */
   readonly shared = new Map<number, Segment>();
   #resumption: { readonly last: LogTime; readonly now: LogTime } | undefined;
+  #deleted: Stream[] = [];
   lastQueueId = 0;
   lastStreamId = 0;
   lastSharedId = 0;
@@ -126,6 +127,26 @@ export class Catalog {
   /** A stream of a queue, that the queue does not have yet. */
   newStream(kind: number, name: string, id: number, folder: string): Stream {
     return new Stream(id, this.#folder(kind, name), folder);
+  }
+
+  /**
+   * Takes a queue away for good. What is still on its way to its streams is not kept; their segments go with the next
+   * checkpoints.
+   */
+  delete(entry: CatalogEntry): void {
+    const { state } = entry;
+    this.remove(entry);
+    for (const stream of state?.streams ?? []) {
+      stream.trimTo(Number.MAX_SAFE_INTEGER);
+      stream.isNeeded = () => false;
+      this.#deleted.push(stream);
+    }
+  }
+
+  /** Streams of deleted queues that have not been given up yet. */
+  get deleted(): readonly Stream[] {
+    this.#deleted = this.#deleted.filter(({ runs, recent }) => runs.length > 0 || recent.length > 0);
+    return this.#deleted;
   }
 
   /** Takes a queue away whose state makes no sense; used by repair, which makes it again. */

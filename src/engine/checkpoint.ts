@@ -196,6 +196,7 @@ export class Checkpointer {
         if (oldest.next <= neededFrom) droppable.push({ stream, neededFrom });
       }
     }
+    for (const stream of catalog.deleted) droppable.push({ stream, neededFrom: Number.MAX_SAFE_INTEGER });
     return { lsn, crc, walSeq: engine.wal.current.seq, time: engine.time(), queues: catalog.capture(), droppable };
   }
 

@@ -13,7 +13,7 @@ import { ENTRY_HEADER_BYTES, entryBytes, FILE_HEADER_BYTES, WAL_MAGIC } from "..
 import { headerOf } from "./inspect-log.js";
 import { indexProblem } from "./inspect-segments.js";
 import { FileWindow, findEntry, type Stretch, walkRecords, walkStretch } from "./inspect-window.js";
-import { decodeCreation, OP_ADD_STREAM, OP_CREATE_QUEUE } from "./queue-state.js";
+import { decodeCreation, OP_ADD_STREAM, OP_CREATE_QUEUE, OP_DELETE_QUEUE } from "./queue-state.js";
 
 /** What a dump must know of queues; given by the layer that knows the kinds. */
 export interface QueueDescriber {
@@ -126,6 +126,8 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
           streamIds,
           config: config.toString("utf8"),
         };
+      } else if (code === OP_DELETE_QUEUE) {
+        yield { type: "operation", queueId, name: "DeleteQueue" };
       } else if (code === OP_ADD_STREAM) {
         yield { type: "operation", queueId, name: "AddStream", streamId: fields.varint(), folder: fields.string() };
       } else {

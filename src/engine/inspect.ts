@@ -28,6 +28,7 @@ import {
   FIRST_QUEUE_OP,
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
+  OP_DELETE_QUEUE,
   type QueueKinds,
   type QueueState,
 } from "./queue-state.js";
@@ -400,8 +401,16 @@ class DirectoryInspection {
       return;
     }
     const entry = catalog.byId(queueId);
-    if (entry === undefined) throw new MalformedError(`queue ${queueId} is not known`);
+    if (entry === undefined) {
+      if (queueId <= catalog.lastQueueId) return; // a change on its way to a queue that is deleted
+      throw new MalformedError(`queue ${queueId} is not known`);
+    }
     const { state } = entry;
+    if (code === OP_DELETE_QUEUE) {
+      for (const { id } of state?.streams ?? []) this.#owners.delete(id);
+      catalog.delete(entry);
+      return;
+    }
     if (code === OP_ADD_STREAM) {
       if (state === undefined) return;
       catalog.addStream(state, fields.varint(), fields.string());

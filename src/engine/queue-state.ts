@@ -59,6 +59,7 @@ export interface QueueKinds {
 export const FIRST_QUEUE_OP = 16;
 export const OP_CREATE_QUEUE = 1;
 export const OP_ADD_STREAM = 2;
+export const OP_DELETE_QUEUE = 3;
 
 /** The fields of an operation that creates a queue. */
 export function decodeCreation(fields: Decoder) {

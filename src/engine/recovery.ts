@@ -30,6 +30,7 @@ import {
   type LogTime,
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
+  OP_DELETE_QUEUE,
   type QueueKinds,
 } from "./queue-state.js";
 import { Rewriter } from "./rewriter.js";
@@ -327,9 +328,12 @@ class Replay {
 
   #stream(id: number, entry: WalEntry): Stream | undefined {
     const stream = this.#damagedIsUndefined(() => this.#catalog.stream(id));
-    if (stream === undefined && !this.#catalog.hasDamage) throw new MalformedError(`stream ${id} is not known`);
-    if (stream === undefined) this.#leaveOut(entry);
-    return stream;
+    if (stream !== undefined) return stream;
+    // Ids are given out in order and never again: it belonged to a queue that is deleted.
+    const wasThere = id <= this.#catalog.lastStreamId;
+    if (this.#catalog.hasDamage) this.#leaveOut(entry);
+    else if (!wasThere) throw new MalformedError(`stream ${id} is not known`);
+    return undefined;
   }
 
   #operation(input: Decoder, time: LogTime, from: WalEntry): void {
@@ -342,13 +346,17 @@ class Replay {
       this.#catalog.create(kind, name, queueId, streamIds, config);
       return;
     }
-    if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM) {
+    if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM && code !== OP_DELETE_QUEUE) {
       throw new MalformedError(`operation ${code} is not known`);
     }
     const entry = this.#catalog.byId(queueId);
-    if (entry === undefined) throw new MalformedError(`queue ${queueId} is not known`);
+    if (entry === undefined) {
+      if (queueId <= this.#catalog.lastQueueId) return; // a change on its way to a queue that is deleted
+      throw new MalformedError(`queue ${queueId} is not known`);
+    }
     const state = this.#damagedIsUndefined(() => this.#catalog.load(entry));
-    if (state === undefined) this.#leaveOut(from);
+    if (code === OP_DELETE_QUEUE) this.#catalog.delete(entry);
+    else if (state === undefined) this.#leaveOut(from);
     else if (code === OP_ADD_STREAM) this.#catalog.addStream(state, fields.varint(), fields.string());
     else state.replay(code, fields, time);
   }

@@ -53,6 +53,7 @@ import {
   type LogTime,
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
+  OP_DELETE_QUEUE,
   type QueueState,
 } from "./queue-state.js";
 import { mayHaveLostRecords, mustFollow, offsetsToSkip } from "./recovery.js";
@@ -822,6 +823,11 @@ export class DirectoryRepair {
       const [streamId, folder] = [fields.varint(), fields.string()];
       if (state.streams.some((stream) => stream.folder === folder)) return true;
       this.#cover(catalog.addStream(state, streamId, folder));
+      return true;
+    }
+    if (code === OP_DELETE_QUEUE && state !== undefined) {
+      catalog.delete(catalog.byId(queueId)!);
+      this.#rebuilt.delete(state);
       return true;
     }
     if (code < FIRST_QUEUE_OP || state === undefined) return false;

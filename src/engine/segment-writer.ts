@@ -212,8 +212,11 @@ export class SegmentWriter {
   }
 
   /** A new segment for one stream. */
-  async createOwn(stream: Stream, baseOffset: number, edition = 0): Promise<Segment> {
+  async createOwn(stream: Stream, baseOffset: number, firstEdition = 0): Promise<Segment> {
     const { directory } = stream;
+    let edition = firstEdition;
+    // A queue that was deleted, and had the same name, may still have its files there.
+    while (this.#garbage.some(({ path: used }) => used === segmentPath(directory, baseOffset, edition))) edition++;
     const path = segmentPath(directory, baseOffset, edition);
     const segment: Segment = { path, directory, sharedId: 0, edition, bytes: 0, dirty: true, unnamed: true, runs: 1 };
     this.#removeFile(indexPath(segment));

@@ -7,16 +7,21 @@
  * is told, it comes next.
  *
  *   op            fields                                                          effect
- *   Deliver       lane, lease, n { offset, attempt, limit, bytes, token }         handed out; lease 0: while its session lasts
+ *   Deliver       lane, passed, lease, n { offset, attempt * 2 + fresh, limit, bytes, token }   handed out; lease 0: while its
+ *                                                                                 session lasts
  *   Ack           lane, n { offset }                                              done
  *   Release       lane, offset, delay, error                                      failed: waits, then ready again
  *   Extend        lane, offset, lease                                             the lease ends later
  *   Bury          lane, offset                                                    done here; its dead letter is in the same commit
  *   Exhume        n { dead offset }                                               dead letters gone: redriven in the same commit, or purged
  *   Purge         dead offset                                                     all dead letters below are gone
- *   Take          lane, n { offset, bytes }                                       handed out and done
- *   Discard       lane, n { offset, bytes }                                       its time was over; done
+ *   Take          lane, passed, n { offset, bytes * 2 + fresh }                   handed out and done
+ *   Discard       lane, passed, n { offset, bytes * 2 + fresh }                   its time was over; done
  *   GiveBack      lane, to, n { offset }                                          undone, to the head (0) or behind the ready ones (1)
+ *   Pass          lane, passed, offset                                            the cursor passes tasks that wait for their time
+ *
+ * A fresh task is one that the cursor came to; `passed` is how many it passed on the way whose records say that they wait
+ * for their time.
  */
 
 import type { Durability } from "../api/contract.js";
@@ -48,6 +53,7 @@ export const ConsumerOp = {
   Take: FIRST_QUEUE_OP + 9,
   GiveBack: FIRST_QUEUE_OP + 10,
   Discard: FIRST_QUEUE_OP + 11,
+  Pass: FIRST_QUEUE_OP + 63,
 } as const;
 
 const CONSUMER_OPS: ReadonlySet<number> = new Set(Object.values(ConsumerOp));
@@ -62,6 +68,8 @@ export const WALL_CHECK_MS = 1000;
 /** A release with an error text of 1 KiB. */
 export const RELEASE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX + 1024;
 export const SETTLE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
+/** Tasks waiting for their time that the cursor passes before that is noted by itself. */
+const PASSED_UNNOTED = 4096;
 /** Tasks of one commit when what sessions hold is given back at a close. */
 const GIVEN_BACK_AT_ONCE = 1000;
 
@@ -82,6 +90,8 @@ export interface ConsumerHost {
   openDead(consumer: Consumer): void;
   /** The same for the lane that a dead letter goes back to when it is redriven; `lane` is the one that it died in. */
   openLane(consumer: Consumer, lane: number): Lane;
+  /** Nothing is handed out. */
+  readonly paused?: boolean;
   /** Caps the life of every task; 0: no cap. */
   readonly ttlMs?: number;
   /**
@@ -108,6 +118,7 @@ export class Consumer {
   #engine!: Engine;
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
+  #ended = false;
 
   constructor(number: number, host: ConsumerHost, deadStream: Stream | undefined) {
     this.number = number;
@@ -150,6 +161,15 @@ export class Consumer {
     return waiting;
   }
 
+  /** Upper bound for what can be handed out now without reading back any tasks that waited for their time. */
+  get deliverable(): number {
+    let most = 0;
+    for (const { ledger, stream, from } of this.lanes) {
+      most += ledger.ready.size + ledger.returned.length + Math.max(0, stream.next - from);
+    }
+    return most;
+  }
+
   get leased(): number {
     let leased = 0;
     for (const { ledger } of this.lanes) leased += ledger.leased.size;
@@ -167,7 +187,9 @@ export class Consumer {
     this.#timer?.cancel();
     this.#timer = undefined;
     this.delivery.close(error);
-    if (this.#engine !== undefined && this.#engine.failure === undefined) this.#endSessions();
+    this.#ended = true;
+    // What a queue held that is deleted needs not be given back.
+    if (this.#engine?.closed === true && this.#engine.failure === undefined) this.#endSessions();
   }
 
   replay(code: number, input: Decoder, time: LogTime): void {
@@ -182,11 +204,13 @@ export class Consumer {
     const lane = this.lane(input.varint());
     const { ledger } = lane;
     if (code === ConsumerOp.Deliver) {
+      lane.aside -= input.varint();
       const leaseMs = input.varint();
       for (let count = input.varint(); count > 0; count--) {
         const offset = input.varint();
-        const task = ledger.outstanding.get(offset) ?? new Outstanding(ledger, offset);
-        task.attempt = input.varint();
+        const attempt = input.varint();
+        const task = this.#handedOut(lane, offset, attempt % 2 === 1, time);
+        task.attempt = Math.floor(attempt / 2);
         task.limit = input.varint();
         task.bytes = input.varint();
         task.tokenHigh = input.u32();
@@ -206,12 +230,17 @@ export class Consumer {
     } else if (code === ConsumerOp.Bury) {
       ledger.finish(this.#outstanding(lane, input.varint()));
     } else if (code === ConsumerOp.Take || code === ConsumerOp.Discard) {
+      lane.aside -= input.varint();
       for (let count = input.varint(); count > 0; count--) {
         const offset = input.varint();
-        const task = ledger.outstanding.get(offset) ?? new Outstanding(ledger, offset);
-        task.bytes = input.varint();
+        const bytes = input.varint();
+        const task = this.#handedOut(lane, offset, bytes % 2 === 1, time);
+        task.bytes = Math.floor(bytes / 2);
         ledger.take(task);
       }
+    } else if (code === ConsumerOp.Pass) {
+      lane.aside -= input.varint();
+      ledger.advance(input.varint());
     } else {
       const toHead = input.varint() === 0;
       for (let count = input.varint(); count > 0; count--) {
@@ -220,6 +249,14 @@ export class Consumer {
         this.host.takenBack?.(task);
       }
     }
+  }
+
+  /** A task that was handed out, when the log is repeated. */
+  #handedOut(lane: Lane, offset: number, fresh: boolean, time: LogTime): Outstanding {
+    const { ledger } = lane;
+    if (fresh) return new Outstanding(ledger, offset);
+    if (!ledger.outstanding.has(offset)) lane.scheduled?.ripenUntil(lane.number, offset, lane, time);
+    return this.#outstanding(lane, offset);
   }
 
   #outstanding(lane: Lane, offset: number): Outstanding {
@@ -465,8 +502,14 @@ export class Consumer {
       const wait = Math.min(WALL_CHECK_MS, Math.max(0, byWall.first.at - engine.clock.wallMs()));
       at = Math.min(at, engine.elapsedMs() + wait);
     }
+    for (const { scheduled, number, hasRoom } of this.lanes) {
+      if (scheduled === undefined) continue;
+      const now = engine.elapsedMs();
+      at = Math.min(at, scheduled.nextAt(number, hasRoom, now, engine.clock.wallMs()));
+      if (scheduled.waitsForWall(number)) at = Math.min(at, now + WALL_CHECK_MS);
+    }
     at = Math.max(at, notBefore);
-    if (at >= this.#timerAt || engine.closed) return;
+    if (at >= this.#timerAt || engine.closed || this.#ended) return;
     this.#timer?.cancel();
     this.#timerAt = at;
     this.#timer = engine.clock.setTimer(Math.max(0, at - engine.elapsedMs()), () => {
@@ -481,6 +524,52 @@ export class Consumer {
   ripen(): void {
     const engine = this.#engine;
     for (const { ledger } of this.lanes) ledger.ripen(engine.elapsedMs(), engine.clock.wallMs());
+    this.#ripenScheduled();
+  }
+
+  #ripenScheduled(): void {
+    const engine = this.#engine;
+    for (const lane of this.lanes) {
+      lane.scheduled?.ripen(lane.number, lane, engine.elapsedMs(), engine.clock.wallMs());
+    }
+  }
+
+  /** Takes in more of the tasks whose time has come, where those that were taken in run out. */
+  refill(): void {
+    if (this.lanes.some(({ scheduled, runsOut }) => runsOut && scheduled !== undefined && scheduled.size > 0)) {
+      this.#ripenScheduled();
+    }
+  }
+
+  /** Whether tasks whose time has come are being read back. */
+  get isFetching(): boolean {
+    const engine = this.#engine;
+    return this.lanes.some(({ scheduled, number }) => {
+      return scheduled?.isLoadingDue(number, engine.elapsedMs(), engine.clock.wallMs()) === true;
+    });
+  }
+
+  /** Notes that the cursors have passed many tasks that wait for their time, which no delivery has noted. */
+  pass(): void {
+    const engine = this.#engine;
+    for (const lane of this.lanes) {
+      const passable = lane.passable(PASSED_UNNOTED);
+      if (passable === undefined) continue;
+      engine.begin(0, 0, SETTLE_BYTES_MAX, true);
+      const { to, passed } = passable;
+      const output = this.operation(ConsumerOp.Pass);
+      output.varint(lane.number);
+      output.varint(passed);
+      output.varint(to);
+      engine.endOperation();
+      lane.noteAllPassed();
+      engine.add({
+        durability: "async",
+        apply: () => lane.ledger.advance(to),
+        settle() {},
+        fail() {},
+      });
+    }
   }
 
   #onTime(): void {

@@ -13,6 +13,7 @@ import type { TaskAttributes } from "./task-record.js";
 import { LeasedTask } from "./task-token.js";
 
 const DELIVERY_BYTES_MAX = 4 * VARINT_BYTES_MAX + 8;
+const DELIVERY_HEADER_BYTES = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
 
 /** Someone who wants tasks. */
 export interface Receiver {
@@ -89,7 +90,16 @@ export class Delivery {
         return;
       }
     }
-    this.#receivers.add(receiver);
+    // Those before it wait because there is nothing; it does not want to.
+    if (!receiver.waits && !this.#loading && !this.#hasTasks) receiver.resolve([]);
+    else this.#receivers.add(receiver);
+  }
+
+  get #hasTasks(): boolean {
+    const consumer = this.#consumer;
+    if (consumer.host.paused === true) return false;
+    consumer.refill();
+    return consumer.deliverable > 0 || consumer.isFetching;
   }
 
   /** Ends a receiver's wait without a task, unless one is on its way to it. */
@@ -159,12 +169,13 @@ export class Delivery {
   /** Stages the delivery of what is ready and in memory, at most what the receiver wants. */
   #deliverTo(receiver: Receiver): Outcome {
     const consumer = this.#consumer;
-    const ready = consumer.ready;
-    if (ready === 0) return "none";
+    if (consumer.host.paused === true) return "none";
+    consumer.refill();
+    const most = consumer.deliverable;
+    if (most === 0) return consumer.isFetching ? "load" : "none";
     const engine = this.#engine;
-    const max = Math.min(receiver.max, ready);
-    const headers = consumer.lanes.length * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX);
-    const metaBytes = headers + max * DELIVERY_BYTES_MAX;
+    const max = Math.min(receiver.max, most);
+    const metaBytes = consumer.lanes.length * DELIVERY_HEADER_BYTES + max * DELIVERY_BYTES_MAX;
     engine.begin(0, 0, metaBytes, true);
     const tasks: LeasedTask[] = [];
     let outcome: Outcome = "none";
@@ -178,7 +189,10 @@ export class Delivery {
       // With tasks in hand: those come first, what is behind them is met again.
       if (claimed !== "none" || tasks.length === max) break;
     }
-    if (tasks.length === 0) return outcome;
+    if (tasks.length === 0) {
+      consumer.pass();
+      return outcome === "none" && consumer.isFetching ? "load" : outcome;
+    }
     let durability = receiver.durability;
     for (let from = 0; from < tasks.length; ) from = this.#stage(tasks, from, receiver);
     for (const { task } of tasks) {
@@ -196,16 +210,19 @@ export class Delivery {
     while (to < tasks.length && tasks[to]!.task.ledger === ledger) to++;
     const output = this.#consumer.operation(autoAck ? ConsumerOp.Take : ConsumerOp.Deliver);
     output.varint(ledger.lane);
+    output.varint(this.#consumer.lane(ledger.lane).notePassed());
     if (!autoAck) output.varint(leaseMs);
     output.varint(to - from);
     for (let index = from; index < to; index++) {
       const { task } = tasks[index]!;
       output.varint(task.offset);
+      // Taken by the cursor, and not from those that were outstanding before.
+      const fresh = ledger.outstanding.has(task.offset) ? 0 : 1;
       if (autoAck) {
-        output.varint(task.bytes);
+        output.varint(task.bytes * 2 + fresh);
         continue;
       }
-      output.varint(task.attempt);
+      output.varint(task.attempt * 2 + fresh);
       output.varint(task.limit);
       output.varint(task.bytes);
       output.u32(task.tokenHigh);
@@ -254,7 +271,7 @@ export class Delivery {
         if (into.length === 0) this.#sweep(lane, undefined);
         return "expired";
       }
-      lane.taken = record.offset + 1;
+      lane.take(record.offset);
       const task = new Outstanding(ledger, record.offset);
       task.limit = attributes.limit;
       into.push(this.#claimed(task, record, attributes, autoAck));
@@ -310,7 +327,7 @@ export class Delivery {
       const task = again ?? new Outstanding(lane.ledger, record.offset);
       task.bytes = record.end - record.payloadStart;
       const successor = host.expired?.(this.#consumer, task, record, attributes);
-      if (again === undefined) lane.taken = task.offset + 1;
+      if (again === undefined) lane.take(task.offset);
       else lane.ledger.hold(task);
       if (successor !== undefined) {
         bulkBytes += recordBytesMax(successor.parts);
@@ -331,7 +348,7 @@ export class Delivery {
 
   #stageSwept(lane: Lane, swept: readonly Swept[], bulkBytes: number, records: number): void {
     const engine = this.#engine;
-    const metaBytes = OPERATION_HEADER_BYTES + (3 + 2 * swept.length) * VARINT_BYTES_MAX;
+    const metaBytes = OPERATION_HEADER_BYTES + (4 + 2 * swept.length) * VARINT_BYTES_MAX;
     try {
       engine.begin(bulkBytes, records, metaBytes, true);
     } catch (error) {
@@ -344,11 +361,12 @@ export class Delivery {
     for (const { successor } of swept) if (successor !== undefined) engine.append(successor.stream, successor.parts);
     const output = this.#consumer.operation(ConsumerOp.Discard);
     output.varint(lane.number);
+    output.varint(lane.notePassed());
     output.varint(swept.length);
     for (const { task } of swept) {
       task.reserved = true;
       output.varint(task.offset);
-      output.varint(task.bytes);
+      output.varint(task.bytes * 2 + (lane.ledger.outstanding.has(task.offset) ? 0 : 1));
     }
     engine.endOperation();
     this.#sweeping = new Promise((settle, fail) => {

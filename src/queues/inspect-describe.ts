@@ -8,8 +8,13 @@ import { GroupType } from "./group.js";
 import { KIND, kindName } from "./kinds.js";
 import { Ledger, TaskPhase } from "./ledger.js";
 import { LogOp } from "./log-state.js";
+import { RecurringOp } from "./recurrence.js";
+import { decodeSchedule, type RecurringSchedule } from "./recurring.js";
+import { ScheduledOp } from "./scheduled.js";
+import { TaskChangeOp } from "./task-changes.js";
 import { decodeTaskAttributes } from "./task-record.js";
 import { TaskOp } from "./task-state.js";
+import { decodeEntries, Wheel, WheelClock } from "./timetable.js";
 
 export const describer: QueueDescriber = {
   kindName,
@@ -22,8 +27,8 @@ export const describer: QueueDescriber = {
 
   attributes(bytes: Buffer): unknown {
     try {
-      const { limit, failures, death } = decodeTaskAttributes(bytes);
-      return { limit: limitOf(limit), failures, death };
+      const { limit, failures, death, setAside } = decodeTaskAttributes(bytes);
+      return { limit: limitOf(limit), failures, death, setAside: setAside || undefined };
     } catch {
       return showBytes(bytes);
     }
@@ -34,9 +39,43 @@ export const describer: QueueDescriber = {
     const config = parse(input.string());
     const lanes = list(input, () => lane(input.varint(), input));
     const exhumed = list(input, () => input.varint());
-    return { config, lanes, exhumed };
+    const aside = lanes.map(() => input.varint());
+    const { scheduled, dedupe, schedules } = parts(input);
+    return { config, lanes, exhumed, aside, scheduled, dedupe, schedules };
   },
 };
+
+/** What a task queue's parts keep. */
+function parts(input: Decoder): { scheduled: object; dedupe: object; schedules: object } {
+  const clocks = {
+    creditMs: input.varint(),
+    seen: { elapsedMs: input.varint(), wallMs: input.varint() },
+    generation: input.varint(),
+  };
+  const lanes = list(input, () => ({
+    lane: input.varint(),
+    elapsed: describeWheel(Wheel.decode(input)),
+    wall: describeWheel(Wheel.decode(input)),
+  }));
+  const dedupe = list(input, () => ({ key: input.string(), id: input.string(), since: input.varint() }));
+  const schedules = list(input, () => describeSchedule(decodeSchedule(input)));
+  return { scheduled: { ...clocks, lanes }, dedupe, schedules };
+}
+
+function describeWheel(wheel: Wheel): object {
+  const blocks = [...wheel.blocks()].map(({ offset, count, firstDue, lastDue, lowest, highest, struck }) => {
+    return {
+      offset,
+      count,
+      firstDue,
+      lastDue,
+      lowest,
+      highest,
+      struck: struck === undefined ? undefined : [...struck],
+    };
+  });
+  return { entries: [...wheel.entries()], blocks };
+}
 
 function lane(number: number, input: Decoder): object {
   const ledger = Ledger.decode(number, input);
@@ -53,9 +92,9 @@ function lane(number: number, input: Decoder): object {
     bytes: task.bytes,
     failures: task.failures,
   }));
-  const doneAhead = [...ledger.ahead].filter((offset) => !ledger.outstanding.has(offset));
+  const passedAhead = [...ledger.ahead];
   const { cursor, takenBytes } = ledger;
-  return { lane: number, cursor, takenBytes, outstanding, doneAhead };
+  return { lane: number, cursor, takenBytes, outstanding, passedAhead };
 }
 
 /**
@@ -63,12 +102,14 @@ function lane(number: number, input: Decoder): object {
  * have is told by its fields: a trim is one varint, a configuration is a JSON object behind its length.
  */
 function guessKind(code: number, fields: Decoder): number {
-  if (code >= LogOp.Configure) return KIND.log;
+  if (LOG_OPS.has(code) && code !== LogOp.Trim) return KIND.log;
   if (code !== LogOp.Trim) return KIND.task;
   const ahead = new Decoder(fields.buffer, fields.position, fields.end);
   ahead.varint();
   return ahead.done ? KIND.log : KIND.task;
 }
+
+const LOG_OPS: ReadonlySet<number> = new Set(Object.values(LogOp));
 
 function logOperation(code: number, fields: Decoder): object {
   switch (code) {
@@ -134,15 +175,75 @@ function taskOperation(code: number, fields: Decoder): object {
   switch (code) {
     case TaskOp.Configure:
       return { name: "Configure", config: parse(fields.string()) };
-    case TaskOp.Schedule:
+    case TaskOp.Dedupe:
+      return { name: "Dedupe", keys: list(fields, () => ({ key: fields.string(), id: fields.string() })) };
+    case ScheduledOp.Schedule:
       return {
         name: "Schedule",
         lane: fields.varint(),
-        tasks: list(fields, () => ({ offset: fields.varint(), delayMs: fields.varint(), wallDueMs: fields.varint() })),
+        delayMs: fields.varint(),
+        wallDueMs: fields.varint(),
+        offset: fields.varint(),
+        count: fields.varint(),
+      };
+    case ScheduledOp.Spill:
+      return {
+        name: "Spill",
+        lane: fields.varint(),
+        clock: clockName(fields.varint()),
+        blocks: list(fields, () => ({ offset: fields.varint(), count: fields.varint() })),
+      };
+    case ScheduledOp.Unspill:
+      return {
+        name: "Unspill",
+        lane: fields.varint(),
+        clock: clockName(fields.varint()),
+        block: fields.varint(),
+        entries: decodeEntries(fields.bytes(fields.varint())),
+      };
+    case ScheduledOp.Credit:
+      return { name: "Credit", ms: fields.varint() };
+    case TaskChangeOp.Cancel:
+      return { name: "Cancel", ...placeOf(fields) };
+    case TaskChangeOp.Reschedule:
+      return { name: "Reschedule", ...placeOf(fields), delayMs: fields.varint(), wallDueMs: fields.varint() };
+    case RecurringOp.SetSchedule:
+      return { name: "SetSchedule", ...describeSchedule(decodeSchedule(fields)) };
+    case RecurringOp.Unschedule:
+      return { name: "Unschedule", schedule: fields.string() };
+    case RecurringOp.Fired:
+      return {
+        name: "Fired",
+        schedule: fields.string(),
+        count: fields.varint(),
+        last: fields.varint(),
+        next: fields.varint(),
       };
     default:
       throw new MalformedError(`operation ${code} of a task queue is not known`);
   }
+}
+
+function placeOf(fields: Decoder): object {
+  const place = { lane: fields.varint(), offset: fields.varint() };
+  const kind = fields.varint();
+  const kinds = ["outstanding", "waiting", "in a block", "not reached"];
+  const stands = { ...place, stands: kinds[kind] ?? kind };
+  return kind === 2 ? { ...stands, clock: clockName(fields.varint()), block: fields.varint() } : stands;
+}
+
+function clockName(clock: number): string | number {
+  return (
+    Object.entries(WheelClock)
+      .find(([, value]) => value === clock)?.[0]
+      .toLowerCase() ?? clock
+  );
+}
+
+function describeSchedule({ name, timing, template, nextMs, lastMs, fired }: RecurringSchedule): object {
+  const { payload, key, headers, terms } = template;
+  const task = { payload: showBytes(payload), key: key && showBytes(key), headers, terms: parse(terms) };
+  return { schedule: name, timing, next: nextMs, last: lastMs, fired, task };
 }
 
 function consumerOperation(code: number, fields: Decoder): object {
@@ -157,10 +258,11 @@ function laneOperation(code: number, fields: Decoder): object {
   switch (code) {
     case ConsumerOp.Deliver:
       return {
+        passed: fields.varint(),
         leaseMs: fields.varint(),
         tasks: list(fields, () => ({
           offset: fields.varint(),
-          attempt: fields.varint(),
+          ...marked("attempt", fields.varint()),
           limit: limitOf(fields.varint()),
           bytes: fields.varint(),
           token: token(fields.u32(), fields.u32()),
@@ -174,12 +276,22 @@ function laneOperation(code: number, fields: Decoder): object {
       return { offset: fields.varint() };
     case ConsumerOp.Take:
     case ConsumerOp.Discard:
-      return { tasks: list(fields, () => ({ offset: fields.varint(), bytes: fields.varint() })) };
+      return {
+        passed: fields.varint(),
+        tasks: list(fields, () => ({ offset: fields.varint(), ...marked("bytes", fields.varint()) })),
+      };
+    case ConsumerOp.Pass:
+      return { passed: fields.varint(), to: fields.varint() };
     case ConsumerOp.GiveBack:
       return { to: fields.varint() === 0 ? "head" : "tail", offsets: list(fields, () => fields.varint()) };
     default:
       return { offsets: list(fields, () => fields.varint()) };
   }
+}
+
+/** A number that carries whether its task is one that the cursor came to. */
+function marked(name: string, value: number): object {
+  return { [name]: Math.floor(value / 2), fresh: value % 2 === 1 };
 }
 
 function list<T>(input: Decoder, read: () => T): T[] {

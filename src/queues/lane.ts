@@ -4,10 +4,14 @@ import type { RecordCursor } from "../storage/batch.js";
 import type { Stream } from "../storage/stream.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Ledger, Outstanding } from "./ledger.js";
-import { decodeTaskAttributes, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
+import type { Ripener, Scheduled } from "./scheduled.js";
+import { decodeTaskAttributes, isSetAside, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
+
+/** Tasks whose time has come are taken in up to this many; the others come when these are fewer. */
+const RIPE_MAX = 4096;
 
 /** A stream of tasks, and how far a consumer is with it. */
-export class Lane {
+export class Lane implements Ripener {
   readonly stream: Stream;
   readonly ledger: Ledger;
   /** The records are a log's: what attributes they have say nothing of tasks. */
@@ -16,6 +20,13 @@ export class Lane {
   taken = 0;
   /** Offsets that the cursor passes over although the ledger knows nothing of them. */
   passesOver: ((offset: number) => boolean) | undefined;
+  /** The tasks that wait for their time; their records say so, and the cursor passes them. */
+  scheduled: Scheduled | undefined;
+  /** Records from the cursor on that it will pass because they say so. */
+  aside = 0;
+  /** Those of them that were passed since the last record that was taken / before it, and not noted in the log yet. */
+  #passedSince = 0;
+  #passed = 0;
 
   readonly #queue: string;
   #engine!: Engine;
@@ -51,7 +62,62 @@ export class Lane {
     const { ledger, stream, from } = this;
     if (from >= stream.next) return 0;
     const ahead = ledger.ahead.size === 0 ? 0 : ledger.ahead.size - ledger.aheadBelow(from);
-    return Math.max(0, stream.recordsBetween(from, stream.next) - ahead);
+    const aside = Math.max(0, this.aside - this.#passed - this.#passedSince);
+    return Math.max(0, stream.recordsBetween(from, stream.next) - ahead - aside);
+  }
+
+  /** Whether the cursor has not been everywhere yet. */
+  get hasUnseen(): boolean {
+    return this.from < this.stream.next;
+  }
+
+  get hasRoom(): boolean {
+    return this.ledger.ready.size < RIPE_MAX;
+  }
+
+  ripened(offset: number, since: number): void {
+    this.ledger.ripened(offset, since);
+  }
+
+  /** Notes that the record that the cursor came to is taken. */
+  take(offset: number): void {
+    this.taken = offset + 1;
+    this.#passed += this.#passedSince;
+    this.#passedSince = 0;
+  }
+
+  /** For the operation that moves the cursor behind the record taken last: how many it passes that say so. */
+  notePassed(): number {
+    const passed = this.#passed;
+    this.#passed = 0;
+    this.aside -= passed;
+    return passed;
+  }
+
+  /** What an operation would note that moves the cursor to where it came, if it passed so many. */
+  passable(atLeast: number): { readonly to: number; readonly passed: number } | undefined {
+    const passed = this.#passed + this.#passedSince;
+    return passed < atLeast ? undefined : { to: this.taken, passed };
+  }
+
+  /** Everything below an offset is done with, unless it is handed out. */
+  clear(offset: number): void {
+    this.ledger.clear(offset);
+    this.taken = Math.max(this.taken, offset);
+    this.aside = 0;
+    this.#passed = 0;
+    this.#passedSince = 0;
+  }
+
+  noteAllPassed(): void {
+    this.aside -= this.#passed + this.#passedSince;
+    this.#passed = 0;
+    this.#passedSince = 0;
+  }
+
+  /** Whether few are left of the tasks whose time has come that were taken in. */
+  get runsOut(): boolean {
+    return this.ledger.ready.size < RIPE_MAX / 2;
   }
 
   /** Tasks that could be delivered now. */
@@ -89,7 +155,10 @@ export class Lane {
       const found = reader.next(limit);
       if (found !== "record") return found;
       const { offset } = reader.record;
-      if (!ledger.ahead.has(offset) && this.passesOver?.(offset) !== true) return found;
+      const believed = this.scheduled !== undefined && offset >= ledger.marksFrom;
+      const isAside = believed && isSetAside(reader.record.attributes());
+      if (isAside) this.#passedSince++;
+      else if (!ledger.ahead.has(offset) && this.passesOver?.(offset) !== true) return found;
       this.taken = offset + 1;
     }
   }

@@ -76,8 +76,10 @@ export class Ledger {
   readonly byLease = new TimeHeap<Outstanding>();
   readonly byElapsed = new TimeHeap<Outstanding>();
   readonly byWall = new TimeHeap<Outstanding>();
-  /** Offsets from the cursor on that it will pass over: scheduled before they were reached, whatever became of them. */
+  /** Offsets from the cursor on that it will pass over: cancelled or postponed before it gets there. */
   readonly ahead = new Set<number>();
+  /** Below this, a record that says that its task waits for its time is not believed: a repair has lost its due time. */
+  marksFrom = 0;
   /** Payload bytes of all tasks that were taken, less those of tasks that were given back. */
   takenBytes = 0;
 
@@ -132,11 +134,16 @@ export class Ledger {
     return count;
   }
 
-  /** Postpones a task that was never delivered. */
-  schedule(offset: number, at: number, wall: boolean, wallAt: number): void {
+  /** Takes in a task whose time has come, and that waited for it elsewhere. */
+  ripened(offset: number, since: number): void {
     const task = new Outstanding(this, offset);
     this.outstanding.set(offset, task);
-    if (offset >= this.cursor) this.ahead.add(offset);
+    this.#makeReady(task, since);
+  }
+
+  /** Has a task that is not leased wait until another time. */
+  postpone(task: Outstanding, at: number, wall: boolean, wallAt: number): void {
+    this.#leave(task);
     this.#wait(task, at, wall, wallAt);
   }
 
@@ -213,6 +220,14 @@ export class Ledger {
     else this.ready.add(task);
   }
 
+  /** Is done with everything below an offset that is not handed out. */
+  clear(offset: number): void {
+    for (const task of [...this.outstanding.values()]) {
+      if (task.offset < offset && task.phase !== TaskPhase.Leased) this.finish(task);
+    }
+    this.advance(offset);
+  }
+
   /** Makes waiting tasks ready whose time has come. Not logged: it follows from the clock. */
   ripen(elapsedMs: number, wallMs: number): void {
     for (let task = this.byElapsed.first; task !== undefined && task.at <= elapsedMs; task = this.byElapsed.first) {
@@ -274,15 +289,16 @@ export class Ledger {
       // Waiting; or ready, but just taken out of the order by an operation that is not yet in the log.
       if (task.phase !== TaskPhase.Leased && !this.ready.has(task) && !returned.has(task)) encodeTask(output, task);
     }
-    const done = [...this.ahead].filter((offset) => !this.outstanding.has(offset));
-    output.varint(done.length);
-    for (const offset of done) output.varint(offset);
+    output.varint(this.marksFrom);
+    output.varint(this.ahead.size);
+    for (const offset of this.ahead) output.varint(offset);
   }
 
   static decode(lane: number, input: Decoder): Ledger {
     const ledger = new Ledger(lane, input.varint());
     ledger.takenBytes = input.varint();
     for (let count = input.varint(); count > 0; count--) ledger.#restore(decodeTask(ledger, input));
+    ledger.marksFrom = input.varint();
     for (let count = input.varint(); count > 0; count--) ledger.ahead.add(input.varint());
     return ledger;
   }
@@ -290,7 +306,6 @@ export class Ledger {
   #restore(task: Outstanding): void {
     if (this.outstanding.has(task.offset)) throw new MalformedError(`task ${task.offset} stands twice`);
     this.outstanding.set(task.offset, task);
-    if (task.offset >= this.cursor) this.ahead.add(task.offset);
     if (task.phase === TaskPhase.Ready) {
       this.ready.add(task);
     } else if (task.phase === TaskPhase.Returned) {

@@ -28,7 +28,9 @@ import {
   resolveLogOptions,
   resolveTaskOptions,
 } from "../api/options.js";
+import { show } from "../api/show.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
+import { deleteQueue } from "../engine/delete-queue.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -39,7 +41,8 @@ import { EmbeddedLog } from "./log-queue.js";
 import { configureLog, encodeConfig, type LogState } from "./log-state.js";
 import { EmbeddedSource } from "./source.js";
 import { EmbeddedTasks } from "./task-queue.js";
-import { TaskOp, type TaskState } from "./task-state.js";
+import { configureTasks } from "./task-settings.js";
+import type { TaskState } from "./task-state.js";
 
 /** An open directory, in this process. */
 export class EmbeddedMessageQueue implements MessageQueue {
@@ -74,13 +77,13 @@ export class EmbeddedMessageQueue implements MessageQueue {
   async openTask<I, O>(name: string, options?: TaskOptions<I, O>): Promise<TaskQueue<I, O>> {
     const given = resolveTaskOptions(options);
     checkQueueName(name);
-    const state = (await this.#state(KIND.task, name, () =>
-      JSON.stringify(mergeTaskConfig(undefined, given)),
-    )) as TaskState;
+    if (!given.create) this.#requireQueue(KIND.task, name);
+    const initial = () => JSON.stringify(mergeTaskConfig(undefined, given));
+    const state = (await this.#state(KIND.task, name, initial)) as TaskState;
     state.attach(this.#engine);
     if (typeof given.onExpire === "object") await this.openTask(given.onExpire.moveTo);
-    const config = JSON.stringify(mergeTaskConfig(state.config, given));
-    if (config !== JSON.stringify(state.config)) await this.#configure(state, config);
+    const { durability } = this.#engine.options;
+    await configureTasks(this.#engine, state, (config) => mergeTaskConfig(config, given), durability);
     return new EmbeddedTasks(this.#engine, state, given.codec as Codec<I, O>);
   }
 
@@ -115,6 +118,25 @@ export class EmbeddedMessageQueue implements MessageQueue {
       };
       engine.park(bytes, later, reject);
     });
+  }
+
+  async deleteQueue(kind: QueueKind, name: string): Promise<boolean> {
+    if (kind !== "log" && kind !== "task") {
+      throw new VarveError("ERR_ARGUMENT", `a queue is a "log" or a "task" queue; got ${show(kind)}`);
+    }
+    checkQueueName(name);
+    this.#engine.checkOpen();
+    await this.#creating.get(`${KIND[kind]} ${name}`);
+    const { catalog } = this.#engine;
+    const entry = catalog.find(KIND[kind], name);
+    if (entry === undefined) return false;
+    const state = catalog.load(entry);
+    const gone = new VarveError(
+      "ERR_NOT_FOUND",
+      `the ${kind} queue ${name} is deleted. Open it again to have a new one.`,
+    );
+    await this.#engine.finishing(deleteQueue(this.#engine, entry, state, gone));
+    return true;
   }
 
   async queues(): Promise<QueueInfo[]> {
@@ -239,23 +261,6 @@ export class EmbeddedMessageQueue implements MessageQueue {
       });
     });
   }
-
-  #configure(state: TaskState, config: string): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      engine.begin(0, 0, OPERATION_HEADER_BYTES + VARINT_BYTES_MAX + config.length * 3, false);
-      engine.operation(TaskOp.Configure, state.id).string(config);
-      engine.endOperation();
-      engine.add({
-        durability: engine.options.durability,
-        apply: () => {
-          state.config = Object.freeze(JSON.parse(config));
-        },
-        settle: resolve,
-        fail: reject,
-      });
-    });
-  }
 }
 
 /** Kind, lengths and stream ids of an operation that makes a queue. */
@@ -334,7 +339,13 @@ async function naming<T>(index: number, what: string, step: () => T | Promise<T>
 
 function namedChange(change: Change, index: number, what: string): Change {
   return {
-    ...change,
+    bulkBytes: change.bulkBytes,
+    records: change.records,
+    metaBytes: change.metaBytes,
+    settles: change.settles,
+    release: () => change.release(),
+    stage: () => change.stage(),
+    apply: () => change.apply(),
     reserve() {
       try {
         change.reserve();

@@ -18,9 +18,12 @@ import { type Consumer, ConsumerOp, isConsumerOp } from "./consumer.js";
 import { GroupType } from "./group.js";
 import { inspector } from "./inspect.js";
 import { KIND } from "./kinds.js";
-import type { Ledger } from "./ledger.js";
+import type { Lane } from "./lane.js";
 import { LogState } from "./log-state.js";
-import { TaskOp, TaskState } from "./task-state.js";
+import { RecurringOp } from "./recurrence.js";
+import { type DueTerms, ScheduledOp } from "./scheduled.js";
+import { TaskChangeOp } from "./task-changes.js";
+import { TaskState } from "./task-state.js";
 
 export type { RepairLoss, RepairReport } from "../engine/repair-report.js";
 
@@ -86,7 +89,12 @@ const repairer: QueueRepairer = {
   },
 
   begin(state: QueueState): void {
-    for (const { lanes } of consumersOf(state)) for (const { ledger, stream } of lanes) ledger.advance(stream.head);
+    for (const { lanes } of consumersOf(state)) {
+      for (const { ledger, stream } of lanes) {
+        ledger.advance(stream.head);
+        ledger.marksFrom = Number.MAX_SAFE_INTEGER;
+      }
+    }
   },
 
   /**
@@ -102,36 +110,45 @@ const repairer: QueueRepairer = {
       case ConsumerOp.GiveBack:
         return false;
       case ConsumerOp.Ack: {
-        const ledger = ledgerIn(state, fields);
-        if (ledger === undefined) return false;
-        for (let count = fields.varint(); count > 0; count--) done(ledger, fields.varint());
+        const lane = laneIn(state, fields);
+        if (lane === undefined) return false;
+        for (let count = fields.varint(); count > 0; count--) done(lane, fields.varint());
         return true;
       }
       case ConsumerOp.Take:
       case ConsumerOp.Discard: {
-        const ledger = ledgerIn(state, fields);
-        if (ledger === undefined) return false;
+        const lane = laneIn(state, fields);
+        if (lane === undefined) return false;
+        fields.varint();
         for (let count = fields.varint(); count > 0; count--) {
-          done(ledger, fields.varint());
+          done(lane, fields.varint());
           fields.varint();
         }
         return true;
       }
       case ConsumerOp.Bury: {
-        const ledger = ledgerIn(state, fields);
-        if (ledger === undefined) return false;
-        done(ledger, fields.varint());
+        const lane = laneIn(state, fields);
+        if (lane === undefined) return false;
+        done(lane, fields.varint());
         return true;
       }
-      case TaskOp.Schedule: {
+      case ScheduledOp.Schedule: {
         if (!(state instanceof TaskState)) return false;
-        const { ledger } = state.consumer.lane(fields.varint());
-        for (let count = fields.varint(); count > 0; count--) {
-          const [offset, delayMs, due] = [fields.varint(), fields.varint(), fields.varint()];
-          if (offset >= ledger.cursor && !isDone(ledger, offset)) state.schedule(ledger, offset, delayMs, due, time);
-        }
+        const lane = state.consumer.lane(fields.varint());
+        const terms = { delayMs: fields.varint(), wallMs: fields.varint() };
+        const first = fields.varint();
+        const count = fields.varint();
+        for (let offset = first; offset < first + count; offset++) schedule(state, lane, offset, terms, time);
         return true;
       }
+      // What they build on may be missing; tasks then stay in memory, or come as they are.
+      case ScheduledOp.Spill:
+      case ScheduledOp.Unspill:
+      case TaskChangeOp.Cancel:
+      case TaskChangeOp.Reschedule:
+      case ConsumerOp.Pass:
+      case RecurringOp.Fired:
+        return false;
       default:
         if (state instanceof LogState) return salvageLog(state, code, fields, time);
         state.replay(code, fields, time);
@@ -140,7 +157,11 @@ const repairer: QueueRepairer = {
   },
 
   settle(state: QueueState): void {
-    for (const { dead } of consumersOf(state)) {
+    for (const { dead, lanes } of consumersOf(state)) {
+      for (const { ledger, stream } of lanes) {
+        // The due times of tasks whose records say that they have one may be lost: such tasks are ready.
+        if (ledger.marksFrom > stream.next) ledger.marksFrom = stream.next;
+      }
       const { stream, exhumed } = dead;
       for (const offset of exhumed) {
         if (stream === undefined || offset < stream.head || offset >= stream.next) exhumed.delete(offset);
@@ -182,12 +203,12 @@ function consumersOf(state: QueueState): Consumer[] {
   return [...state.groups.values()].flatMap((group) => (group.type === GroupType.shared ? [group.consumer] : []));
 }
 
-/** The ledger that a consumer's operation is about; undefined when what made it is missing. */
-function ledgerIn(state: QueueState, fields: Decoder): Ledger | undefined {
+/** The lane that a consumer's operation is about; undefined when what made it is missing. */
+function laneIn(state: QueueState, fields: Decoder): Lane | undefined {
   const number = fields.varint();
   const lane = fields.varint();
   const consumer = consumersOf(state).find((each) => each.number === number);
-  return consumer?.lanes.find((each) => each.number === lane)?.ledger;
+  return consumer?.lanes.find((each) => each.number === lane);
 }
 
 /** What builds on an operation that is missing is left out: a group is made, or is not there, as far as the log tells. */
@@ -201,12 +222,19 @@ function salvageLog(state: LogState, code: number, fields: Decoder, time: LogTim
   }
 }
 
-function done(ledger: Ledger, offset: number): void {
+function done({ ledger, scheduled, number }: Lane, offset: number): void {
   const task = ledger.outstanding.get(offset);
   if (task !== undefined) ledger.finish(task);
-  else if (offset >= ledger.cursor) ledger.ahead.add(offset);
+  else scheduled?.remove(number, offset);
+  if (offset >= ledger.cursor) ledger.ahead.add(offset);
 }
 
-function isDone(ledger: Ledger, offset: number): boolean {
-  return ledger.outstanding.has(offset) || ledger.ahead.has(offset);
+/** Has a task wait for its time, unless it is done already. */
+function schedule(state: TaskState, lane: Lane, offset: number, terms: DueTerms, time: LogTime): void {
+  const { ledger, number } = lane;
+  if (offset < ledger.cursor || ledger.ahead.has(offset) || state.scheduled.has(number, offset)) return;
+  state.scheduled.schedule(number, offset, 1, terms, time);
+  // Where its record is not believed, the cursor would take it as well.
+  if (offset < ledger.marksFrom) ledger.ahead.add(offset);
+  else lane.aside++;
 }

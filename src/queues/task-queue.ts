@@ -1,30 +1,48 @@
 import type { Codec } from "../api/codec.js";
-import type { Bytes, Enqueued, EnqueueOptions, Input, TaskQueue, TaskStats } from "../api/contract.js";
+import type {
+  Bytes,
+  CommitOptions,
+  Durability,
+  Duration,
+  EnqueueBatchOptions,
+  Enqueued,
+  EnqueueOptions,
+  Input,
+  ScheduledTaskOptions,
+  ScheduleInfo,
+  ScheduleSpec,
+  StoredTaskSettings,
+  TaskName,
+  TaskQueue,
+  TaskSettings,
+  TaskStats,
+} from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import {
   DELAY_MS_MAX,
+  describeTaskConfig,
+  mergeTaskConfig,
+  resolveCommitOptions,
   resolveEnqueueBatchOptions,
   resolveEnqueueOptions,
+  resolveScheduledTaskOptions,
+  resolveTaskSettings,
   resolveTransactionEnqueueOptions,
+  type TaskConfig,
 } from "../api/options.js";
-import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { checkScheduleName, checkTaskName, resolveDue, resolveScheduleSpec } from "../api/schedule-options.js";
+import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
-import { VARINT_BYTES_MAX } from "../storage/bytes.js";
-import { type Change, foreignQueue } from "./commit.js";
-import { checkBatch, detach, InputReader, park, totalBytesMax } from "./input.js";
+import { type Change, commit, foreignQueue } from "./commit.js";
+import { checkBatch, detach, InputReader, park } from "./input.js";
+import { NewTasks } from "./new-tasks.js";
+import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
+import type { DueTerms } from "./scheduled.js";
 import { EmbeddedSource } from "./source.js";
-import { encodeTaskAttributes, NO_ATTRIBUTES } from "./task-record.js";
-import { TaskOp, type TaskState } from "./task-state.js";
-
-/** What `enqueue` and its relatives settle about when and how often a task runs. */
-interface Terms {
-  readonly delayMs: number;
-  readonly atMs: number | undefined;
-  readonly maxAttempts: number | undefined;
-  readonly ttlMs: number | undefined;
-  readonly expiresAtMs: number | undefined;
-}
+import { applyTerms, changeTask } from "./task-changes.js";
+import { configureTasks, purgeTasks } from "./task-settings.js";
+import type { TaskState } from "./task-state.js";
 
 /** A task queue of an embedded directory. */
 export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> implements TaskQueue<I, O> {
@@ -41,67 +59,154 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued> {
     return new Promise((resolve, reject) => {
       const engine = this.engine;
-      engine.checkOpen();
+      this.checkOpen();
       const resolved = resolveEnqueueOptions(options);
       const parts = this.#input.read(input, resolved.key, resolved.headers);
-      const scheduled = this.#applyTerms(parts, resolved);
+      const due = this.#dueOf(resolved);
+      applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+      if (due !== undefined || resolved.dedupeKey !== undefined) {
+        this.#commitNew([parts], due, [resolved.dedupeKey], resolved.durability, ([task]) => resolve(task!), reject);
+        return;
+      }
       const bytes = recordBytesMax(parts);
       const stage = () => {
-        engine.begin(bytes, 1, scheduled ? SCHEDULE_BYTES_MAX : 0, false);
-        const state = this.#state;
-        const offset = engine.append(state.tasks, parts);
+        this.checkOpen();
+        engine.begin(bytes, 1, 0, false);
+        const offset = engine.append(this.#state.tasks, parts);
         const durability = engine.durability(resolved.durability);
-        const enqueued = { id: String(offset), created: true };
-        if (scheduled) {
-          this.#stageSchedule([offset], resolved);
-          const apply = () => this.#scheduled([offset], resolved);
-          engine.add({ durability, apply, settle: () => resolve(enqueued), fail: reject });
-        } else {
-          engine.add(new ValueOperation(durability, enqueued, resolve, reject));
-          this.consumer.delivery.wake();
-        }
+        engine.add(new ValueOperation(durability, { id: String(offset), created: true }, resolve, reject));
+        this.consumer.delivery.wake();
       };
       if (engine.stalled) park(engine, bytes, [parts], stage, reject);
       else stage();
     });
   }
 
-  enqueueBatch(inputs: readonly Input<I>[], options?: Omit<EnqueueOptions, "key" | "headers">): Promise<Enqueued[]> {
+  enqueueBatch(inputs: readonly Input<I>[], options?: EnqueueBatchOptions): Promise<Enqueued[]> {
     return new Promise((resolve, reject) => {
       const engine = this.engine;
-      engine.checkOpen();
+      this.checkOpen();
       const resolved = resolveEnqueueBatchOptions(options);
+      const { dedupeKeys } = resolved;
       checkBatch(inputs);
+      if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
+        const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
+        throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
+      }
       if (inputs.length === 0) {
         resolve([]);
         return;
       }
-      let scheduled = false;
+      const due = this.#dueOf(resolved);
       const records = inputs.map((input) => {
         const parts = this.#input.read(input, undefined, undefined);
-        scheduled = this.#applyTerms(parts, resolved);
+        applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
         return parts;
       });
-      const bytes = totalBytesMax(records);
-      const stage = () => {
-        engine.begin(bytes, records.length, scheduled ? records.length * SCHEDULE_BYTES_MAX : 0, false);
-        const state = this.#state;
-        const offsets = records.map((record) => engine.append(state.tasks, record));
-        const enqueued = offsets.map((offset) => ({ id: String(offset), created: true }));
-        const durability = engine.durability(resolved.durability);
-        if (scheduled) this.#stageSchedule(offsets, resolved);
-        engine.add({
-          durability,
-          apply: () => {
-            if (scheduled) this.#scheduled(offsets, resolved);
-            else this.consumer.delivery.wake();
-          },
-          settle: () => resolve(enqueued),
-          fail: reject,
+      this.#commitNew(records, due, dedupeKeys, resolved.durability, resolve, reject);
+    });
+  }
+
+  // ------------------------------------------------------------------------------------------- tasks that nobody has yet
+
+  async cancel(task: TaskName, options?: CommitOptions): Promise<boolean> {
+    const { durability } = resolveCommitOptions(options);
+    return await this.#change(task, undefined, durability);
+  }
+
+  async reschedule(task: TaskName, due: { delay?: Duration; at?: Date }, options?: CommitOptions): Promise<boolean> {
+    const { delayMs, atMs } = resolveDue(due);
+    const { durability } = resolveCommitOptions(options);
+    if (atMs !== undefined) this.#checkAt(atMs);
+    return await this.#change(task, { delayMs: delayMs ?? 0, wallMs: atMs ?? 0 }, durability);
+  }
+
+  async #change(task: TaskName, due: DueTerms | undefined, given: Durability | undefined): Promise<boolean> {
+    const { engine } = this;
+    const named = checkTaskName(task);
+    this.checkOpen();
+    const id = "id" in named ? named.id : this.#idOf(named.dedupeKey);
+    if (id === undefined) return false;
+    let committed: Promise<void> | undefined;
+    const add = (apply: () => void): void => {
+      committed = new Promise((settle, fail) => {
+        engine.add({ durability: engine.durability(given), apply, settle, fail });
+      });
+    };
+    const changed = await engine.finishing(changeTask(engine, this.#state, id, due, add));
+    await committed;
+    return changed;
+  }
+
+  #idOf(dedupeKey: string): string | undefined {
+    const { dedupe, config } = this.#state;
+    return dedupe.find(dedupeKey, config.dedupe, this.engine.elapsedMs())?.id;
+  }
+
+  // ------------------------------------------------------------------------------------------------ recurring schedules
+
+  schedule(name: string, spec: ScheduleSpec, input: Input<I>, options?: ScheduledTaskOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const { engine } = this;
+      const { recurrence } = this.#state;
+      this.checkOpen();
+      checkScheduleName(name);
+      const given = resolveScheduleSpec(spec);
+      const { durability, key, headers, ...terms } = resolveScheduledTaskOptions(options);
+      const parts = this.#input.read(input, key, headers);
+      detach([parts]);
+      // What is taken over from a schedule of this name is as of now.
+      engine.flush();
+      const wallMs = engine.clock.wallMs();
+      const old = recurrence.table.get(name);
+      if (old === undefined && recurrence.table.size >= SCHEDULES_MAX) {
+        const details = { queue: this.name, limit: "schedules", max: SCHEDULES_MAX };
+        throw new VarveError("ERR_QUEUE_FULL", `queue ${this.name} has ${SCHEDULES_MAX} schedules, the most`, {
+          details,
         });
+      }
+      const timing: Timing = { ...given, anchorMs: given.fromMs ?? wallMs };
+      const goesOn = old !== undefined && sameTimes(old.timing, timing);
+      const template = {
+        payload: Buffer.from(parts.payload),
+        key: parts.key === undefined ? undefined : Buffer.from(parts.key),
+        headers: parts.headers,
+        terms: JSON.stringify(terms),
       };
-      if (engine.stalled) park(engine, bytes, records, stage, reject);
-      else stage();
+      const schedule = goesOn
+        ? new RecurringSchedule(
+            name,
+            { ...timing, anchorMs: old.timing.anchorMs },
+            template,
+            old.nextMs,
+            old.lastMs,
+            old.fired,
+          )
+        : new RecurringSchedule(name, timing, template, undefined, undefined, 0);
+      schedule.nextMs ??= schedule.calendar.after(wallMs);
+      if (schedule.nextMs === undefined) {
+        throw new VarveError("ERR_OPTION", `the schedule ${JSON.stringify(name)} would never fire`, {
+          details: { option: given.cron === undefined ? "every" : "cron" },
+        });
+      }
+      commit(engine, [recurrence.setting(engine, schedule)], engine.durability(durability), resolve, reject);
+    });
+  }
+
+  unschedule(name: string, options?: CommitOptions): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const { engine } = this;
+      const { recurrence } = this.#state;
+      this.checkOpen();
+      checkScheduleName(name);
+      const { durability } = resolveCommitOptions(options);
+      engine.flush();
+      if (recurrence.table.get(name) === undefined) {
+        resolve(false);
+        return;
+      }
+      const change = recurrence.removing(engine, name);
+      commit(engine, [change], engine.durability(durability), () => resolve(true), reject);
     });
   }
 
@@ -110,8 +215,55 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     return await this.consumer.delivery.expire();
   }
 
+  async schedules(): Promise<ScheduleInfo[]> {
+    this.checkOpen();
+    return this.#state.recurrence.table.list().map(({ name, timing, nextMs, lastMs, fired }) => ({
+      name,
+      cron: timing.cron,
+      timeZone: timing.cron === undefined ? undefined : (timing.timeZone ?? "UTC"),
+      every: timing.everyMs,
+      from: timing.fromMs,
+      until: timing.untilMs,
+      missed: timing.missed,
+      limit: timing.limit,
+      fired,
+      lastAt: lastMs,
+      nextAt: nextMs!,
+    }));
+  }
+
+  async pause(options?: CommitOptions): Promise<void> {
+    await this.#configure((config) => Object.freeze({ ...config, paused: true }), options);
+  }
+
+  async resume(options?: CommitOptions): Promise<void> {
+    await this.#configure((config) => Object.freeze({ ...config, paused: false }), options);
+  }
+
+  async configure(settings: TaskSettings, options?: CommitOptions): Promise<void> {
+    const given = resolveTaskSettings(settings);
+    await this.#configure((config) => mergeTaskConfig(config, given), options);
+  }
+
+  async settings(): Promise<StoredTaskSettings> {
+    this.checkOpen();
+    return describeTaskConfig(this.#state.config);
+  }
+
+  async purge(options?: CommitOptions): Promise<number> {
+    const durability = this.engine.durability(resolveCommitOptions(options).durability);
+    this.checkOpen();
+    return await purgeTasks(this.engine, this.#state, durability);
+  }
+
+  async #configure(change: (config: TaskConfig) => TaskConfig, options: CommitOptions | undefined): Promise<void> {
+    const durability = this.engine.durability(resolveCommitOptions(options).durability);
+    this.checkOpen();
+    await configureTasks(this.engine, this.#state, change, durability);
+  }
+
   async stats(): Promise<TaskStats> {
-    this.engine.checkOpen();
+    this.checkOpen();
     return await this.#state.stats(this.engine);
   }
 
@@ -122,61 +274,47 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     const resolved = resolveTransactionEnqueueOptions(options);
     const parts = this.#input.read(input, resolved.key, resolved.headers);
     detach([parts]);
-    const scheduled = this.#applyTerms(parts, resolved);
-    const offsets: number[] = [];
-    return {
-      bulkBytes: recordBytesMax(parts),
-      records: 1,
-      metaBytes: scheduled ? SCHEDULE_BYTES_MAX : 0,
-      settles: false,
-      reserve() {},
-      release() {},
-      stage: () => {
-        offsets.push(engine.append(this.#state.tasks, parts));
-        if (scheduled) this.#stageSchedule(offsets, resolved);
-      },
-      apply: () => {
-        if (scheduled) this.#scheduled(offsets, resolved);
-        else this.consumer.delivery.wake();
-      },
-    };
+    const due = this.#dueOf(resolved);
+    applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+    return new NewTasks(engine, this.#state, [parts], due, [resolved.dedupeKey]);
   }
 
   // --------------------------------------------------------------------------------------------------------- private
 
-  /** Notes the terms in the record's attributes; true when the task must wait for its time. */
-  #applyTerms(parts: RecordParts, { delayMs, atMs, maxAttempts, ttlMs, expiresAtMs }: Terms): boolean {
-    if (maxAttempts !== undefined || ttlMs !== undefined || expiresAtMs !== undefined) {
-      const limit = maxAttempts === undefined ? 0 : maxAttempts + 1;
-      // 0 says that there is none; nothing else was ever due in 1970.
-      const expiresAt = ttlMs === undefined ? Math.max(1, expiresAtMs ?? 0) : this.engine.clock.wallMs() + ttlMs;
-      const expires = ttlMs !== undefined || expiresAtMs !== undefined;
-      parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt: expires ? expiresAt : 0 });
-    }
-    if (atMs === undefined) return delayMs > 0;
+  #commitNew(
+    records: readonly RecordParts[],
+    due: DueTerms | undefined,
+    keys: readonly (string | undefined)[] | undefined,
+    durability: Durability | undefined,
+    resolve: (tasks: Enqueued[]) => void,
+    reject: (error: Error) => void,
+  ): void {
+    const { engine } = this;
+    const tasks = new NewTasks(engine, this.#state, records, due, keys);
+    const stage = () => {
+      this.checkOpen();
+      commit(engine, [tasks], engine.durability(durability), () => resolve(tasks.enqueued()), reject);
+    };
+    if (engine.stalled) park(engine, tasks.bulkBytes, records, stage, reject);
+    else stage();
+  }
+
+  /** Also once the queue is deleted, of which its handles do not know. */
+  protected override checkOpen(): void {
+    super.checkOpen();
+    if (this.#state.ended !== undefined) throw this.#state.ended;
+  }
+
+  /** When a task is due, if not at once. */
+  #dueOf({ delayMs, atMs }: { readonly delayMs: number; readonly atMs: number | undefined }): DueTerms | undefined {
+    if (atMs === undefined) return delayMs > 0 ? { delayMs, wallMs: 0 } : undefined;
+    return this.#checkAt(atMs) ? { delayMs: 0, wallMs: atMs } : undefined;
+  }
+
+  /** Whether a moment is still to come. */
+  #checkAt(atMs: number): boolean {
     const wallMs = this.engine.clock.wallMs();
     if (atMs > wallMs + DELAY_MS_MAX) throw new VarveError("ERR_OPTION", "at must be within ten years from now");
     return atMs > wallMs;
   }
-
-  #stageSchedule(offsets: readonly number[], { delayMs, atMs }: Terms): void {
-    const output = this.engine.operation(TaskOp.Schedule, this.#state.id);
-    output.varint(0);
-    output.varint(offsets.length);
-    for (const offset of offsets) {
-      output.varint(offset);
-      output.varint(delayMs);
-      output.varint(atMs ?? 0);
-    }
-    this.engine.endOperation();
-  }
-
-  #scheduled(offsets: readonly number[], { delayMs, atMs }: Terms): void {
-    const { entryTime } = this.engine;
-    const { ledger } = this.#state;
-    for (const offset of offsets) this.#state.schedule(ledger, offset, delayMs, atMs ?? 0, entryTime);
-    this.consumer.arm();
-  }
 }
-
-const SCHEDULE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;

@@ -3,9 +3,10 @@
  *
  *   op            fields                                                         effect
  *   Configure     JSON                                                           the queue's rules
- *   Schedule      lane, n { offset, delay, wall clock due (0: relative) }        new tasks wait for their time
+ *   Dedupe        n { key, id }                                                  the key stands for the task from now on
  *
- * The other operations are its consumer's (consumer.ts).
+ * The other operations are its consumer's (consumer.ts), of tasks that wait for their time (scheduled.ts), and of recurring
+ * schedules (recurrence.ts).
  */
 
 import type { TaskStats } from "../api/contract.js";
@@ -15,28 +16,38 @@ import type { Engine } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { reclaim } from "../engine/reclaim.js";
 import type { Rewriter } from "../engine/rewriter.js";
-import type { RecordCursor } from "../storage/batch.js";
+import type { RecordCursor, RecordParts } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
+import type { Change } from "./commit.js";
 import { Consumer, type ConsumerHost, isConsumerOp, type Successor } from "./consumer.js";
+import { DedupeTable } from "./dedupe.js";
 import { Lane } from "./lane.js";
 import { Ledger, type Outstanding } from "./ledger.js";
+import { NewTasks, OP_DEDUPE } from "./new-tasks.js";
+import { isRecurringOp, Recurrence, type RecurringHost } from "./recurrence.js";
+import { RecurringTable, type Template } from "./recurring.js";
+import { isScheduledOp, Scheduled, type ScheduledHost } from "./scheduled.js";
+import { applyTerms, isTaskChangeOp, replayTaskChange } from "./task-changes.js";
 import { encodeTaskAttributes, letterOf, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
 
-/** On disk: append, never renumber. Those in between are the consumers'. */
+/** On disk: append, never renumber. The others are those of the queue's parts. */
 export const TaskOp = {
   Configure: FIRST_QUEUE_OP,
-  Schedule: FIRST_QUEUE_OP + 1,
+  Dedupe: OP_DEDUPE,
+  Clear: FIRST_QUEUE_OP + 12,
 } as const;
 
 /** Folders of a task queue's streams. */
 const DEAD_FOLDER = "dead";
 const LANE_FOLDER = /^p([0-9])$/;
+/** Blocks of tasks that wait for their time. */
+export const LATER_FOLDER = "later";
 
 /** The consumer that takes tasks away for good. */
 const MAIN_CONSUMER = 0;
 
-export class TaskState implements QueueState, ConsumerHost {
+export class TaskState implements QueueState, ConsumerHost, ScheduledHost, RecurringHost {
   readonly kind = 2;
   readonly id: number;
   readonly name: string;
@@ -45,9 +56,15 @@ export class TaskState implements QueueState, ConsumerHost {
   readonly tasks: Stream;
   readonly deadTasks: Stream;
   readonly consumer: Consumer;
+  readonly scheduled: Scheduled;
+  dedupe = new DedupeTable();
+  recurrence: Recurrence;
   config: TaskConfig;
+  /** Why nothing can be had from the queue any more. */
+  ended: Error | undefined;
 
   #engine!: Engine;
+  #later: Stream | undefined;
 
   private constructor(id: number, name: string, streams: Stream[], config: TaskConfig) {
     this.id = id;
@@ -57,6 +74,10 @@ export class TaskState implements QueueState, ConsumerHost {
     this.deadTasks = streams.find((stream) => stream.folder === DEAD_FOLDER)!;
     this.config = config;
     this.consumer = new Consumer(MAIN_CONSUMER, this, this.deadTasks);
+    this.scheduled = new Scheduled(this);
+    this.recurrence = new Recurrence(this, new RecurringTable());
+    const later = streams.find((stream) => stream.folder === LATER_FOLDER);
+    if (later !== undefined) this.#keepBlocks(later);
   }
 
   static create(id: number, name: string, streams: Stream[], config: Buffer): TaskState {
@@ -74,6 +95,10 @@ export class TaskState implements QueueState, ConsumerHost {
       state.#addLane(stream, Ledger.decode(number, input));
     }
     state.consumer.dead.decode(input);
+    for (const lane of state.consumer.lanes) lane.aside = input.varint();
+    state.scheduled.decode(input);
+    state.dedupe = DedupeTable.decode(input);
+    state.recurrence = new Recurrence(state, RecurringTable.decode(input));
     return state;
   }
 
@@ -81,7 +106,9 @@ export class TaskState implements QueueState, ConsumerHost {
   attach(engine: Engine): void {
     if (this.#engine !== undefined) return;
     this.#engine = engine;
+    this.scheduled.attach(engine);
     this.consumer.attach(engine);
+    this.recurrence.attach(engine);
   }
 
   /** The ledger of the tasks of priority 0. */
@@ -97,7 +124,7 @@ export class TaskState implements QueueState, ConsumerHost {
 
   get count(): number {
     const { ready, waiting, leased } = this.consumer;
-    return ready + waiting + leased;
+    return ready + waiting + leased + this.scheduled.size;
   }
 
   encode(output: Encoder): void {
@@ -109,17 +136,24 @@ export class TaskState implements QueueState, ConsumerHost {
       ledger.encode(output);
     }
     dead.encode(output);
+    for (const { aside } of lanes) output.varint(aside);
+    this.scheduled.encode(output);
+    this.dedupe.encode(output);
+    this.recurrence.table.encode(output);
   }
 
   addStream(stream: Stream): void {
     const lane = LANE_FOLDER.exec(stream.folder);
-    if (lane === null) throw new MalformedError(`a task queue has no stream ${stream.folder}`);
+    if (lane !== null) this.#addLane(stream, new Ledger(Number(lane[1]), 0));
+    else if (stream.folder === LATER_FOLDER) this.#keepBlocks(stream);
+    else throw new MalformedError(`a task queue has no stream ${stream.folder}`);
     this.streams.push(stream);
-    this.#addLane(stream, new Ledger(Number(lane[1]), 0));
   }
 
   neededFrom(stream: Stream): number {
-    return this.consumer.lanes.find((lane) => lane.stream === stream)?.ledger.lowest ?? stream.head;
+    if (stream === this.#later) return Math.min(stream.next, this.scheduled.lowestBlock);
+    const lane = this.consumer.lanes.find((each) => each.stream === stream);
+    return lane === undefined ? stream.head : Math.min(lane.ledger.lowest, this.scheduled.lowest(lane.number));
   }
 
   upkeep(rewriter: Rewriter): Promise<void> | undefined {
@@ -128,9 +162,12 @@ export class TaskState implements QueueState, ConsumerHost {
 
   resume(last: LogTime, now: LogTime): void {
     this.consumer.resume(last, now);
+    this.scheduled.resume(last, now);
   }
 
   close(error: Error): void {
+    this.ended = error;
+    this.recurrence.close();
     this.consumer.close(error);
   }
 
@@ -139,21 +176,32 @@ export class TaskState implements QueueState, ConsumerHost {
       const number = input.varint();
       if (number !== MAIN_CONSUMER) throw new MalformedError(`queue ${this.name} has no consumer ${number}`);
       this.consumer.replay(code, input, time);
-    } else if (code === TaskOp.Schedule) {
-      const { ledger } = this.consumer.lane(input.varint());
+    } else if (isScheduledOp(code)) {
+      this.scheduled.replay(code, input, time);
+    } else if (isTaskChangeOp(code)) {
+      replayTaskChange(this, code, input, time);
+    } else if (isRecurringOp(code)) {
+      this.recurrence.replay(code, input);
+    } else if (code === TaskOp.Dedupe) {
       for (let count = input.varint(); count > 0; count--) {
-        const offset = input.varint();
-        const delayMs = input.varint();
-        this.schedule(ledger, offset, delayMs, input.varint(), time);
+        const key = input.string();
+        this.dedupe.committed(key, input.string(), time.elapsedMs);
       }
     } else if (code === TaskOp.Configure) {
       this.config = parseConfig(input.string());
+    } else if (code === TaskOp.Clear) {
+      for (let count = input.varint(); count > 0; count--) this.consumer.lane(input.varint()).clear(input.varint());
+      this.scheduled.clear();
     } else {
       throw new MalformedError(`operation ${code} of a task queue is not known`);
     }
   }
 
   // ------------------------------------------------------------------------------------------------ for the consumer
+
+  get paused(): boolean {
+    return this.config.paused;
+  }
 
   get rules(): TaskConfig {
     return this.config;
@@ -186,6 +234,12 @@ export class TaskState implements QueueState, ConsumerHost {
     return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake() };
   }
 
+  configured(config: TaskConfig): void {
+    this.config = config;
+    this.consumer.arm();
+    this.consumer.delivery.wake();
+  }
+
   /** Another task queue of the directory, for use. */
   #queueNamed(name: string): TaskState | undefined {
     const { catalog } = this.#engine;
@@ -206,15 +260,32 @@ export class TaskState implements QueueState, ConsumerHost {
 
   #addLane(stream: Stream, ledger: Ledger): void {
     const lane = new Lane(this.name, stream, ledger);
-    stream.isNeeded = (from, to) => ledger.hasUndone(from, to);
+    stream.isNeeded = (from, to) => ledger.hasUndone(from, to) || this.scheduled.mayHold(lane.number, from, to);
+    lane.scheduled = this.scheduled;
     this.consumer.addLane(lane);
   }
 
-  // --------------------------------------------------------------------------------------------------- applied changes
+  // ------------------------------------------------------------------------------------------ for the queue's parts
 
-  schedule(ledger: Ledger, offset: number, delayMs: number, wallDueMs: number, time: LogTime): void {
-    if (wallDueMs > 0) ledger.schedule(offset, wallDueMs, true, wallDueMs);
-    else ledger.schedule(offset, time.elapsedMs + delayMs, false, time.wallMs + delayMs);
+  #keepBlocks(stream: Stream): void {
+    this.#later = stream;
+    stream.isNeeded = (from, to) => this.scheduled.needsBlocks(from, to);
+  }
+
+  /** The stream of blocks of tasks that wait for their time; added when there is none yet, in a commit of its own. */
+  blockStream(): Stream {
+    return this.#later ?? addStream(this.#engine, this, LATER_FOLDER);
+  }
+
+  changed(): void {
+    this.consumer.delivery.wake();
+    this.consumer.arm();
+  }
+
+  firing({ payload, key, headers, terms }: Template): Change {
+    const parts: RecordParts = { payload, key, headers, attributes: undefined };
+    applyTerms(parts, JSON.parse(terms), this.#engine.clock.wallMs(), false);
+    return new NewTasks(this.#engine, this, [parts], undefined, undefined);
   }
 
   // ----------------------------------------------------------------------------------------------------------- stats
@@ -227,22 +298,28 @@ export class TaskState implements QueueState, ConsumerHost {
     const { ready, waiting, leased } = consumer;
     let heldSince = elapsed;
     const dues: number[] = [];
-    let bytes = deadTasks.bytes;
+    const dueIn = this.scheduled.dueIn(elapsed, wall);
+    if (dueIn !== undefined) dues.push(dueIn);
+    let due = 0;
+    let bytes = deadTasks.bytes + (this.#later?.bytes ?? 0);
     for (const { ledger, stream } of consumer.lanes) {
       const [longest] = ledger.leased;
       if (longest !== undefined) heldSince = Math.min(heldSince, longest.since);
       if (ledger.byElapsed.first !== undefined) dues.push(ledger.byElapsed.first.at - elapsed);
       if (ledger.byWall.first !== undefined) dues.push(ledger.byWall.first.at - wall);
       bytes += stream.bytes;
+      due += this.scheduled.due(ledger.lane, elapsed, wall);
     }
     const dead = consumer.dead.count;
     const stats = {
       kind: "task" as const,
       name: this.name,
-      ready,
-      scheduled: waiting,
+      // Those that nobody has fetched yet are ready all the same.
+      ready: ready + due,
+      scheduled: waiting + this.scheduled.size - due,
       leased,
       dead,
+      paused: this.config.paused,
       oldestLeaseAge: Math.max(0, Math.round(elapsed - heldSince)),
       nextDueIn: dues.length === 0 ? undefined : Math.max(0, Math.ceil(Math.min(...dues))),
       oldestDeadAge: dead === 0 ? 0 : Math.max(0, wall - deadTasks.timestampAt(deadTasks.head)),

@@ -41,7 +41,16 @@ class FakeSource implements WorkSource<string> {
 
   #push(payload: string, attempt: number): void {
     const id = String(this.#tokens++);
-    this.#ready.push({ id, attempt, token: payload, timestamp: 0, key: undefined, headers: {}, payload });
+    this.#ready.push({
+      id,
+      attempt,
+      token: payload,
+      timestamp: 0,
+      expiresAt: undefined,
+      key: undefined,
+      headers: {},
+      payload,
+    });
   }
 
   /** Makes the next calls of a kind, or those about one task, meet these errors. */
