@@ -175,6 +175,8 @@ function taskOperation(code: number, fields: Decoder): object {
   switch (code) {
     case TaskOp.Configure:
       return { name: "Configure", config: parse(fields.string()) };
+    case TaskOp.Clear:
+      return { name: "Clear", below: list(fields, () => ({ lane: fields.varint(), offset: fields.varint() })) };
     case TaskOp.Dedupe:
       return { name: "Dedupe", keys: list(fields, () => ({ key: fields.string(), id: fields.string() })) };
     case ScheduledOp.Schedule:

@@ -341,8 +341,8 @@ export class Ledger {
   }
 
   #takeBack(task: Outstanding): void {
+    if (task.phase === TaskPhase.Leased) this.takenBytes -= task.bytes;
     this.#leave(task);
-    this.takenBytes -= task.bytes;
     task.tokenHigh = 0;
     task.tokenLow = 0;
   }

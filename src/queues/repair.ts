@@ -23,7 +23,7 @@ import { LogState } from "./log-state.js";
 import { RecurringOp } from "./recurrence.js";
 import { type DueTerms, ScheduledOp } from "./scheduled.js";
 import { TaskChangeOp } from "./task-changes.js";
-import { TaskState } from "./task-state.js";
+import { TaskOp, TaskState } from "./task-state.js";
 
 export type { RepairLoss, RepairReport } from "../engine/repair-report.js";
 
@@ -108,6 +108,7 @@ const repairer: QueueRepairer = {
       case ConsumerOp.Extend:
       case ConsumerOp.Release:
       case ConsumerOp.GiveBack:
+      case TaskOp.Clear: // which keeps what is leased, and that is not known any more
         return false;
       case ConsumerOp.Ack: {
         const lane = laneIn(state, fields);
