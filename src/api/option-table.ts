@@ -222,6 +222,25 @@ export function storedMetadata(name: string): Option<Headers | undefined> {
   };
 }
 
+/** Well-formed text of 1 to so many characters. */
+export function text(name: string, lengthMax: number): Option<string | undefined> {
+  return { name, default: undefined, parse: (given, fullName) => parseText(given, fullName, lengthMax) };
+}
+
+/** An array with a text, or undefined, for each of the inputs that it goes with. */
+export function textPerInput(name: string, lengthMax: number): Option<readonly (string | undefined)[] | undefined> {
+  return {
+    name,
+    default: undefined,
+    parse: (given, fullName) => {
+      if (!Array.isArray(given)) throw refused(fullName, "an array with a string or undefined for each input", given);
+      return given.map((each, index) => {
+        return each === undefined ? undefined : parseText(each, `${fullName}[${index}]`, lengthMax);
+      });
+    },
+  };
+}
+
 export function strings(name: string): Option<readonly string[] | undefined> {
   return option<readonly string[] | undefined>(
     name,
@@ -244,6 +263,12 @@ export function nested<R extends object>(
 
 export function isOffset(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/** @throws VarveError `ERR_OPTION` */
+export function parseText(value: unknown, option: string, lengthMax: number): string {
+  if (typeof value === "string" && value.length > 0 && value.length <= lengthMax && value.isWellFormed()) return value;
+  throw refused(option, `a well-formed string of 1 to ${lengthMax} characters`, value);
 }
 
 export function isMessageKey(value: unknown): value is string | Uint8Array {

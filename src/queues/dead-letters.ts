@@ -233,6 +233,13 @@ function redrivenParts(record: RecordCursor): RecordParts {
     payload: record.payload(),
     key: record.key(),
     headers: record.headers(),
-    attributes: encodeTaskAttributes({ ...attributes, death: undefined, origin, lane: 0, expiresAt: 0 }),
+    attributes: encodeTaskAttributes({
+      ...attributes,
+      death: undefined,
+      origin,
+      lane: 0,
+      expiresAt: 0,
+      setAside: false,
+    }),
   };
 }

@@ -20,7 +20,7 @@ import type { Outstanding } from "./ledger.js";
 import { TaskPhase } from "./ledger.js";
 import { type LogGroup, LogState } from "./log-state.js";
 import { decodeTaskAttributes } from "./task-record.js";
-import { TaskState } from "./task-state.js";
+import { LATER_FOLDER, TaskState } from "./task-state.js";
 
 export type { VerifyProblem, VerifyProgress, VerifyReport } from "../engine/inspect-report.js";
 
@@ -135,8 +135,9 @@ export const inspector: QueueInspector = {
       const { cursor, outstanding, ahead } = lane.ledger;
       const behind = [...outstanding.keys()].filter((offset) => offset < cursor);
       for (const offset of behind.sort((a, b) => a - b)) yield { from: offset, to: offset + 1 };
-      const done = [...ahead].filter((offset) => !outstanding.has(offset));
-      yield* without(cursor, stream.next, done);
+      yield* without(cursor, stream.next, [...ahead]);
+    } else if (state instanceof TaskState && stream.folder === LATER_FOLDER) {
+      for (const offset of state.scheduled.blockOffsets()) yield { from: offset, to: offset + 1 };
     } else {
       yield* without(stream.head, stream.next, [...consumer.dead.exhumed]);
     }

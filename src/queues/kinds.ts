@@ -17,7 +17,7 @@ const STREAM_FOLDERS: Record<number, readonly string[]> = { [KIND.log]: [""], [K
 /** Streams that a queue gets when it first needs them. */
 const ADDED_FOLDERS: Record<number, RegExp> = {
   [KIND.log]: /^g[1-9][0-9]*-(?:dead|redriven)$/,
-  [KIND.task]: /^p[1-9]$/,
+  [KIND.task]: /^(?:p[1-9]|later|results)$/,
 };
 
 /** The kinds of queue that an embedded directory has. */

@@ -103,10 +103,16 @@ export class Lane implements Ripener {
   /** Everything below an offset is done with, unless it is handed out. */
   clear(offset: number): void {
     this.ledger.clear(offset);
+    this.ledger.takenBytes = this.stream.payloadBytes;
     this.taken = Math.max(this.taken, offset);
     this.aside = 0;
     this.#passed = 0;
     this.#passedSince = 0;
+  }
+
+  /** Payload bytes of the tasks that wait: ready, or for their time; those on their way to the log included. */
+  get waitingBytes(): number {
+    return Math.max(0, this.stream.payloadBytes - this.ledger.takenBytes);
   }
 
   noteAllPassed(): void {

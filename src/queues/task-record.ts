@@ -9,7 +9,7 @@ import { decodeFailures, encodeFailures, FAILURES_MAX, type Outstanding } from "
 import type { LeasedTask } from "./task-token.js";
 
 /** On disk: append, never renumber. */
-const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5, Expires: 6 } as const;
+const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5, Expires: 6, SetAside: 7 } as const;
 
 /** How a task died. */
 export interface Death {
@@ -36,6 +36,8 @@ export interface TaskAttributes {
   lane: number;
   /** Wall clock time after which it is not delivered; 0: never. */
   expiresAt: number;
+  /** The cursor passes it: it waits for its time elsewhere. */
+  setAside: boolean;
 }
 
 export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undefined {
@@ -47,6 +49,8 @@ export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undef
     output.bytes(value.view());
     value.position = 0;
   };
+  // First, where the cursor looks for it.
+  if (attributes.setAside) put(Tag.SetAside);
   if (attributes.limit > 0) {
     value.varint(attributes.limit);
     put(Tag.Limit);
@@ -87,7 +91,13 @@ export const NO_ATTRIBUTES: TaskAttributes = Object.freeze({
   origin: undefined,
   lane: 0,
   expiresAt: 0,
+  setAside: false,
 });
+
+/** Whether attributes say that the task waits for its time elsewhere, without reading the others. */
+export function isSetAside(bytes: Buffer | undefined): boolean {
+  return bytes !== undefined && bytes[0] === Tag.SetAside;
+}
 
 export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes {
   if (bytes === undefined) return NO_ATTRIBUTES;
@@ -111,6 +121,8 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
       attributes.lane = value.varint();
     } else if (tag === Tag.Expires) {
       attributes.expiresAt = value.varint();
+    } else if (tag === Tag.SetAside) {
+      attributes.setAside = true;
     } else {
       throw new MalformedError(`task attribute ${tag} is not known`);
     }
@@ -147,6 +159,7 @@ export function letterOf(
     death,
     origin: undefined,
     lane: task.ledger.lane,
+    setAside: false,
   };
   return {
     payload: record.payload(),

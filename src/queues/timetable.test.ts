@@ -140,8 +140,8 @@ test("far entries go out to blocks and come back before they are due, none lost 
 test("all due at the same moment: they are read back as they are taken", () => {
   const driven = new Driven();
   for (let offset = 0; offset < 150_000; offset++) driven.add(5000, offset, 0);
-  equal(driven.wheel.spilledDue(4999), 0);
-  equal(driven.wheel.spilledDue(5000) + driven.wheel.inMemory, 150_000);
+  equal(driven.wheel.dueCount(4999), 0);
+  equal(driven.wheel.dueCount(5000), 150_000);
   deepStrictEqual(driven.take(4999), []);
   ok(driven.wheel.inMemory < ENTRIES_KEPT + BLOCK_ENTRIES_MAX, "no more is read ahead than is kept");
   const loads = driven.loads;

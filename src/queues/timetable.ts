@@ -113,6 +113,10 @@ export class Wheel {
     return this.#size === 0 ? undefined : this.#dues[0];
   }
 
+  get firstOffset(): number | undefined {
+    return this.#size === 0 ? undefined : this.#offsets[0];
+  }
+
   /** The block whose first entry is due first. */
   get firstBlock(): Block | undefined {
     return this.#byDue.first;
@@ -133,12 +137,18 @@ export class Wheel {
     return this.#blocks.get(offset);
   }
 
-  /** Entries in blocks that are due as a whole. */
-  spilledDue(now: number): number {
+  /** Entries that are due; those in blocks count when the whole block is. */
+  dueCount(now: number): number {
     let count = 0;
     this.#byDue.visitUpTo(now, (block) => {
       if (block.lastDue <= now) count += block.count;
     });
+    for (const pending = [0]; pending.length > 0; ) {
+      const index = pending.pop()!;
+      if (index >= this.#size || this.#dues[index]! > now) continue;
+      count++;
+      pending.push(2 * index + 1, 2 * index + 2);
+    }
     return count;
   }
 
@@ -174,12 +184,17 @@ export class Wheel {
     return true;
   }
 
-  /** Whether a block is to be read back now. */
-  blockToLoad(now: number): Block | undefined {
+  /** The block that is to be read back next; none while memory holds plenty that comes first. */
+  get nextToLoad(): Block | undefined {
     const block = this.firstBlock;
-    if (block === undefined || block.loading || block.firstDue > now + LEAD_MS) return undefined;
-    // Memory may hold plenty that comes first: then there is time.
+    if (block === undefined || block.loading) return undefined;
     return this.#size < ENTRIES_KEPT || this.#dues[0]! > block.firstDue ? block : undefined;
+  }
+
+  /** The same, if the time for it has come. */
+  blockToLoad(now: number): Block | undefined {
+    const block = this.nextToLoad;
+    return block !== undefined && block.firstDue <= now + LEAD_MS ? block : undefined;
   }
 
   /** What is to go out now: everything but the first ENTRIES_KEPT, in order; nothing while there is room. */

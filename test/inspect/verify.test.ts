@@ -428,7 +428,7 @@ test("outstanding tasks must have a record, a place in the queue and a deadline"
       assert.equal(problem.queue, "task/Jobs");
       return problem;
     };
-    const past = await verifyEdited(({ ledger }) => ledger.schedule(1_000_000, 5, false, 5));
+    const past = await verifyEdited(({ ledger }) => ledger.ripened(1_000_000, 5));
     assert.deepEqual(past.offsets, [1_000_000, 1_000_000]);
     assert.match(past.reason, /the tasks end at/);
     const never = await verifyEdited(({ ledger }) => {

@@ -1,0 +1,140 @@
+import type { Enqueued } from "../api/contract.js";
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { FIRST_QUEUE_OP } from "../engine/queue-state.js";
+import type { RecordParts } from "../storage/batch.js";
+import { VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Change } from "./commit.js";
+import type { DedupeClaim } from "./dedupe.js";
+import { totalBytesMax } from "./input.js";
+import { type DueTerms, SCHEDULE_BYTES_MAX } from "./scheduled.js";
+import { taskId } from "./task-record.js";
+import type { TaskState } from "./task-state.js";
+
+/** On disk: append, never renumber. n { key, id }: the key stands for the task from now on. */
+export const OP_DEDUPE = FIRST_QUEUE_OP + 74;
+
+/** A task on its way into a queue. */
+interface NewTask {
+  readonly parts: RecordParts;
+  readonly key: string | undefined;
+  claim: DedupeClaim | undefined;
+  /** Not enqueued: an earlier task stands for its key. */
+  duplicate: boolean;
+  id: string;
+}
+
+/** Tasks with the same terms on their way into a queue, as one part of a commit. */
+export class NewTasks implements Change {
+  readonly bulkBytes: number;
+  readonly records: number;
+  readonly metaBytes: number;
+  readonly settles = false;
+  readonly #engine: Engine;
+  readonly #state: TaskState;
+  readonly #due: DueTerms | undefined;
+  readonly #tasks: NewTask[];
+  readonly #hasKeys: boolean;
+  /** Of those that are enqueued: they are consecutive. */
+  #first = 0;
+  #count = 0;
+
+  /**
+   * @param due when they are due, if not at once; their records say so
+   * @param keys dedupe keys, one for each record
+   */
+  constructor(
+    engine: Engine,
+    state: TaskState,
+    records: readonly RecordParts[],
+    due: DueTerms | undefined,
+    keys: readonly (string | undefined)[] | undefined,
+  ) {
+    this.#engine = engine;
+    this.#state = state;
+    this.#due = due;
+    this.#tasks = records.map((parts, index) => {
+      return { parts, key: keys?.[index], claim: undefined, duplicate: false, id: "" };
+    });
+    this.#hasKeys = keys?.some((key) => key !== undefined) === true;
+    this.bulkBytes = totalBytesMax(records);
+    this.records = records.length;
+    let metaBytes = due === undefined ? 0 : SCHEDULE_BYTES_MAX;
+    if (this.#hasKeys) metaBytes += OPERATION_HEADER_BYTES + VARINT_BYTES_MAX;
+    for (const key of keys ?? []) if (key !== undefined) metaBytes += key.length * 3 + 4 * VARINT_BYTES_MAX;
+    this.metaBytes = metaBytes;
+  }
+
+  reserve(): void {
+    if (!this.#hasKeys) return;
+    const { dedupe, config, name } = this.#state;
+    const elapsedMs = this.#engine.elapsedMs();
+    try {
+      for (const task of this.#tasks) {
+        if (task.key === undefined) continue;
+        const { claim, first } = dedupe.claim(task.key, config.dedupe, elapsedMs, name);
+        task.claim = claim;
+        task.duplicate = !first;
+      }
+    } catch (error) {
+      this.release();
+      throw error;
+    }
+  }
+
+  release(): void {
+    for (const { claim, duplicate } of this.#tasks) {
+      if (claim !== undefined && !duplicate) this.#state.dedupe.release(claim);
+    }
+  }
+
+  stage(): void {
+    const engine = this.#engine;
+    const { tasks, scheduled } = this.#state;
+    this.#count = 0;
+    for (const task of this.#tasks) {
+      if (task.duplicate) continue;
+      const offset = engine.append(tasks, task.parts);
+      if (this.#count++ === 0) this.#first = offset;
+      task.id = taskId(0, offset);
+      if (task.claim !== undefined) task.claim.id = task.id;
+    }
+    if (this.#count === 0) return;
+    if (this.#due !== undefined) scheduled.stage(engine, 0, this.#first, this.#count, this.#due);
+    if (this.#hasKeys) this.#stageKeys();
+  }
+
+  #stageKeys(): void {
+    const claimed = this.#tasks.filter(({ claim, duplicate }) => claim !== undefined && !duplicate);
+    if (claimed.length === 0) return;
+    const output = this.#engine.operation(OP_DEDUPE, this.#state.id);
+    output.varint(claimed.length);
+    for (const { key, id } of claimed) {
+      output.string(key!);
+      output.string(id);
+    }
+    this.#engine.endOperation();
+  }
+
+  apply(): void {
+    if (this.#count === 0) return;
+    const { dedupe, scheduled, consumer } = this.#state;
+    const { entryTime } = this.#engine;
+    for (const { key, id, duplicate } of this.#tasks) {
+      if (key !== undefined && !duplicate) dedupe.committed(key, id, entryTime.elapsedMs);
+    }
+    if (this.#due === undefined) {
+      consumer.delivery.wake();
+    } else {
+      this.#state.consumer.lane(0).aside += this.#count;
+      scheduled.schedule(0, this.#first, this.#count, this.#due, entryTime);
+      consumer.arm();
+    }
+  }
+
+  /** What the caller is told, in order; once it is staged. */
+  enqueued(): Enqueued[] {
+    return this.#tasks.map(({ id, claim, duplicate }) => {
+      return { id: duplicate ? claim!.id! : id, created: !duplicate };
+    });
+  }
+}

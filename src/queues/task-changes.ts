@@ -1,0 +1,193 @@
+/**
+ * Changes to tasks that nobody has been handed: cancelled, or given another time. Where the task stands decides how.
+ *
+ *   op           fields                                effect
+ *   Cancel       lane, offset, place                   done without having been handed out
+ *   Reschedule   lane, offset, place, delay, wall      waits for that time
+ *
+ *   place        0: outstanding   1: waits for its time, in memory   2, clock, block: in that block   3: not reached by the
+ *                cursor
+ */
+
+import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
+import type { RecordParts } from "../storage/batch.js";
+import { type Decoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Lane } from "./lane.js";
+import { TaskPhase } from "./ledger.js";
+import type { DueTerms } from "./scheduled.js";
+import { encodeTaskAttributes, isSetAside, NO_ATTRIBUTES } from "./task-record.js";
+import type { TaskState } from "./task-state.js";
+import { WheelClock } from "./timetable.js";
+
+/** On disk: append, never renumber. */
+export const TaskChangeOp = { Cancel: FIRST_QUEUE_OP + 67, Reschedule: FIRST_QUEUE_OP + 68 } as const;
+
+export function isTaskChangeOp(code: number): boolean {
+  return code === TaskChangeOp.Cancel || code === TaskChangeOp.Reschedule;
+}
+
+/** On disk: append, never renumber. */
+const Kind = { Outstanding: 0, InMemory: 1, InBlock: 2, Fresh: 3 } as const;
+
+type Place =
+  | { readonly kind: typeof Kind.Outstanding | typeof Kind.InMemory | typeof Kind.Fresh }
+  | { readonly kind: typeof Kind.InBlock; readonly clock: WheelClock; readonly block: number };
+
+const CHANGE_BYTES_MAX = OPERATION_HEADER_BYTES + 7 * VARINT_BYTES_MAX;
+
+/** Stores in a task's record what its queue is told about it. */
+export function applyTerms(
+  parts: RecordParts,
+  { maxAttempts, ttlMs, expiresAtMs }: TaskTerms,
+  wallMs: number,
+  setAside: boolean,
+): void {
+  if (maxAttempts === undefined && ttlMs === undefined && expiresAtMs === undefined && !setAside) return;
+  const limit = maxAttempts === undefined ? 0 : maxAttempts + 1;
+  let expiresAt = 0;
+  if (ttlMs !== undefined) expiresAt = wallMs + ttlMs;
+  // 0 says that there is none; nothing else was ever due in 1970.
+  else if (expiresAtMs !== undefined) expiresAt = Math.max(1, expiresAtMs);
+  parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside });
+}
+
+/** What `enqueue` and its relatives settle about how often and how long a task may run. */
+export interface TaskTerms {
+  readonly maxAttempts?: number | undefined;
+  readonly ttlMs?: number | undefined;
+  readonly expiresAtMs?: number | undefined;
+}
+
+/** The lane and offset that a task's id names; undefined when it is none of this queue's. */
+export function placeOfId(state: TaskState, id: string): { readonly lane: Lane; readonly offset: number } | undefined {
+  const parts = /^(?:([1-9])-)?(\d{1,16})$/.exec(id);
+  if (parts === null) return undefined;
+  const number = Number(parts[1] ?? 0);
+  const offset = Number(parts[2]);
+  const lane = state.consumer.lanes.find((each) => each.number === number);
+  return lane === undefined || offset >= lane.stream.next ? undefined : { lane, offset };
+}
+
+/**
+ * Cancels a task, or gives it another time.
+ * @param due when it is due from now on; undefined to cancel it
+ * @param settled called when that is committed
+ * @returns false when the task is handed out, done, or unknown; then nothing has changed
+ */
+export async function changeTask(
+  engine: Engine,
+  state: TaskState,
+  id: string,
+  due: DueTerms | undefined,
+  add: (apply: () => void) => void,
+): Promise<boolean> {
+  const named = placeOfId(state, id);
+  if (named === undefined) return false;
+  const { lane, offset } = named;
+  for (;;) {
+    const place = await find(state, lane, offset);
+    if (place === undefined) return false;
+    // What is staged already may concern this task, and what is staged now is applied before anything else can.
+    engine.flush();
+    if (!stillThere(state, lane, offset, place)) continue;
+    engine.begin(0, 0, CHANGE_BYTES_MAX, due === undefined);
+    if (!stillThere(state, lane, offset, place)) continue;
+    const output = engine.operation(due === undefined ? TaskChangeOp.Cancel : TaskChangeOp.Reschedule, state.id);
+    output.varint(lane.number);
+    output.varint(offset);
+    output.varint(place.kind);
+    if (place.kind === Kind.InBlock) {
+      output.varint(place.clock);
+      output.varint(place.block);
+    }
+    if (due !== undefined) {
+      output.varint(due.delayMs);
+      output.varint(due.wallMs);
+    }
+    engine.endOperation();
+    add(() => {
+      apply(state, lane, offset, place, due, engine.entryTime);
+      state.changed();
+    });
+    engine.flush();
+    return true;
+  }
+}
+
+/** Where a task stands that nobody has been handed. */
+async function find(state: TaskState, lane: Lane, offset: number): Promise<Place | undefined> {
+  const task = lane.ledger.outstanding.get(offset);
+  if (task !== undefined) {
+    return task.phase === TaskPhase.Leased || task.reserved ? undefined : { kind: Kind.Outstanding };
+  }
+  const found = await state.scheduled.find(lane.number, offset);
+  if (found === "memory") return { kind: Kind.InMemory };
+  if (found !== undefined) return { kind: Kind.InBlock, ...found };
+  if (!isFresh(lane, offset)) return undefined;
+  const fresh = await lane.atRecord(offset, (record) => {
+    return offset < lane.ledger.marksFrom || !isSetAside(record.attributes());
+  });
+  return fresh ? { kind: Kind.Fresh } : undefined;
+}
+
+function isFresh(lane: Lane, offset: number): boolean {
+  return offset >= lane.from && offset < lane.stream.next && !lane.ledger.ahead.has(offset);
+}
+
+function stillThere(state: TaskState, lane: Lane, offset: number, place: Place): boolean {
+  const task = lane.ledger.outstanding.get(offset);
+  if (place.kind === Kind.Outstanding) return task !== undefined && task.phase !== TaskPhase.Leased && !task.reserved;
+  if (task !== undefined) return false;
+  if (place.kind === Kind.InMemory) return state.scheduled.has(lane.number, offset);
+  if (place.kind === Kind.InBlock) return state.scheduled.holds(lane.number, place.clock, place.block, offset);
+  return isFresh(lane, offset);
+}
+
+function apply(
+  state: TaskState,
+  lane: Lane,
+  offset: number,
+  place: Place,
+  due: DueTerms | undefined,
+  time: LogTime,
+): void {
+  const { ledger } = lane;
+  if (place.kind === Kind.Outstanding) {
+    const task = ledger.outstanding.get(offset);
+    if (task === undefined) throw new MalformedError(`task ${offset} of queue ${state.name} is not outstanding`);
+    if (due === undefined) ledger.finish(task);
+    else if (due.wallMs > 0) ledger.postpone(task, due.wallMs, true, due.wallMs);
+    else ledger.postpone(task, time.elapsedMs + due.delayMs, false, time.wallMs + due.delayMs);
+    return;
+  }
+  let gone = true;
+  if (place.kind === Kind.InMemory) gone = state.scheduled.remove(lane.number, offset);
+  else if (place.kind === Kind.InBlock) gone = state.scheduled.strike(lane.number, place.clock, place.block, offset);
+  if (!gone) throw new MalformedError(`task ${offset} of queue ${state.name} does not wait for its time`);
+  if (place.kind === Kind.Fresh) ledger.ahead.add(offset);
+  if (due !== undefined) state.scheduled.schedule(lane.number, offset, 1, due, time);
+}
+
+export function replayTaskChange(state: TaskState, code: number, input: Decoder, time: LogTime): void {
+  const lane = state.consumer.lane(input.varint());
+  const offset = input.varint();
+  const kind = input.varint();
+  let place: Place;
+  if (kind === Kind.InBlock) {
+    const clock = input.varint();
+    if (clock !== WheelClock.Elapsed && clock !== WheelClock.Wall)
+      throw new MalformedError(`clock ${clock} is not known`);
+    place = { kind, clock, block: input.varint() };
+  } else if (kind === Kind.Outstanding || kind === Kind.InMemory || kind === Kind.Fresh) {
+    place = { kind };
+  } else {
+    throw new MalformedError(`place ${kind} of a task is not known`);
+  }
+  if (place.kind === Kind.Outstanding && !lane.ledger.outstanding.has(offset)) {
+    // It had become ready; that is not logged.
+    state.scheduled.ripenUntil(lane.number, offset, lane, time);
+  }
+  const due = code === TaskChangeOp.Cancel ? undefined : { delayMs: input.varint(), wallMs: input.varint() };
+  apply(state, lane, offset, place, due, time);
+}
