@@ -24,8 +24,6 @@ import type { QueueState } from "./queue-state.js";
 import { RunOutput } from "./run-output.js";
 import { SegmentWriter } from "./segment-writer.js";
 
-/** Bytes read at a time. Each read waits for a turn of the event loop, which under load is long. */
-const READ_BYTES = 512 * 1024;
 /** Records between two looks at the clock. */
 const LOOK_RECORDS = 16;
 /** Work on the event loop at a stretch; after it comes a rest twice as long, and longer while checkpoints are behind. */
@@ -290,7 +288,7 @@ export class Rewriter {
     to: number,
     visit: (record: RecordCursor) => boolean | Promise<void>,
   ): Promise<void> {
-    const reader = new StreamReader(stream, this.#engine, from, { ownedChunkBytes: READ_BYTES });
+    const reader = new StreamReader(stream, this.#engine, from);
     this.#sinceMs = this.#engine.clock.elapsedMs();
     for (let count = 1; ; count++) {
       const found = reader.next(to);
