@@ -81,6 +81,8 @@ export class Checkpointer {
   #retryTimer: { cancel(): void } | undefined;
   /** Batches were not moved because entries that may not yet be durable say that they are done. */
   #leftOut = false;
+  /** What is written saves descriptors and seeks, but is not part of the checkpoint. */
+  #consolidating = false;
   /** Wait for a checkpoint to put them in their places / for its snapshot to be durable. */
   #rewritten: Rewritten[] = [];
   #published: Rewritten[] = [];
@@ -93,7 +95,7 @@ export class Checkpointer {
 
   constructor(engine: Engine) {
     this.#engine = engine;
-    this.#writer = new SegmentWriter(engine);
+    this.#writer = new SegmentWriter(engine, (run) => (this.#consolidating ? run() : this.#withReserves(run)));
     this.#shared = new SharedSegments(engine, this.#writer, this.#windows);
     engine.onRotate = () => {
       this.#captured = this.#capture();
@@ -108,7 +110,7 @@ export class Checkpointer {
   async checkpointNow(): Promise<boolean> {
     const captured = this.#capture();
     try {
-      await this.#withReserves(captured, false);
+      await this.#withReserves(() => this.#checkpoint(captured, false));
       return true;
     } catch (error) {
       if (!isNoSpace(error)) throw error;
@@ -181,7 +183,8 @@ export class Checkpointer {
   async close(): Promise<void> {
     await this.settled();
     this.#retryTimer?.cancel();
-    await this.#withReserves({ ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 }, true);
+    const captured = { ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 };
+    await this.#withReserves(() => this.#checkpoint(captured, true));
   }
 
   #capture(): Capture {
@@ -222,7 +225,7 @@ export class Checkpointer {
       for (let captured = this.#captured; captured !== undefined; captured = this.#captured) {
         this.#captured = undefined;
         this.#failed = captured;
-        await this.#withReserves(captured, false);
+        await this.#withReserves(() => this.#checkpoint(captured, false));
         this.#failed = undefined;
       }
     } catch (error) {
@@ -232,16 +235,18 @@ export class Checkpointer {
     }
   }
 
-  /** On a full disk, what is held in reserve is for this. What has been moved to segments stays moved. */
-  async #withReserves(captured: Capture, closing: boolean): Promise<void> {
+  /**
+   * On a full disk, what is held in reserve is for this. It is given a piece at a time, to the very write that lacks it:
+   * a kill in the midst of a checkpoint finds next to nothing that others could have taken.
+   */
+  async #withReserves<T>(run: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
-        await this.#checkpoint(captured, closing);
-        return;
+        return await run();
       } catch (error) {
         if (!isNoSpace(error)) throw error;
         this.#engine.noteShort(error);
-        if (!this.#engine.makeRoom()) throw error;
+        if (!(await this.#engine.reserves.giveUp())) throw error;
       }
     }
   }
@@ -259,12 +264,15 @@ export class Checkpointer {
     }
     try {
       await this.#moveBatches(files);
-      // It saves descriptors and seeks, and takes space to do so.
+      // It takes space, which is not held in reserve for it.
+      this.#consolidating = true;
       if (engine.health === "ok") await this.#shared.consolidate();
       await this.#writer.sync();
     } catch (error) {
       this.#writer.abandon();
       throw error;
+    } finally {
+      this.#consolidating = false;
     }
     this.#writer.publish();
     this.#replaceRuns(captured);
@@ -356,8 +364,8 @@ export class Checkpointer {
     const folder = `${directory}/snap`;
     const path = snapshotPath(folder, lsn);
     const snapshot = encodeSnapshot(header, sections);
-    this.#engine.snapshotBytes = snapshot.reduce((sum, part) => sum + part.length, 0);
-    await writeFileAtomically(disk, folder, path, snapshot);
+    this.#engine.reserves.snapshotBytes = snapshot.reduce((sum, part) => sum + part.length, 0);
+    await this.#withReserves(() => writeFileAtomically(disk, folder, path, snapshot));
     for (const name of disk.list(folder)) {
       const older = `${folder}/${name}`;
       // Never read by an open; what it says of a queue is worth a lot should this one be lost.

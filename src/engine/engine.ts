@@ -16,7 +16,6 @@
 import type { Durability, Logger } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { ResolvedOpenOptions } from "../api/options.js";
-import { Ballast } from "../storage/ballast.js";
 import {
   BATCH_BYTES_TARGET,
   BATCH_HEADER_BYTES,
@@ -32,7 +31,6 @@ import { type Disk, isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { FileCache } from "../storage/file-cache.js";
 import { BLOCK_BYTES, type Block, BlockRing, ChunkPool } from "../storage/memory.js";
 import { closedError, Reads } from "../storage/reads.js";
-import { PREVIOUS_SNAPSHOT } from "../storage/snapshot.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { ReaderContext } from "../storage/stream-reader.js";
 import type { Wal } from "../storage/wal.js";
@@ -40,6 +38,7 @@ import { ENTRY_HEADER_BYTES, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
 import type { LogTime } from "./queue-state.js";
+import { Reserves } from "./reserves.js";
 import type { Rewriter } from "./rewriter.js";
 
 /** Log files in use at once; past it, changes wait for the checkpoint to catch up. */
@@ -126,9 +125,7 @@ export class Engine implements ReaderContext {
   commits = 0;
   checkpoints = 0;
   /** Space held back for draining a full disk. */
-  readonly ballast: Ballast;
-  /** What a snapshot needs, about. */
-  snapshotBytes: number;
+  readonly reserves: Reserves;
   /** Set by the checkpointer: told when the log has moved on to a new file. */
   onRotate: (() => void) | undefined;
   /** Set by the rewriter. */
@@ -202,14 +199,13 @@ export class Engine implements ReaderContext {
     this.durableLsn = start.lsn;
     this.crc = start.crc;
     this.generation = start.generation;
-    this.snapshotBytes = start.snapshotBytes;
     this.#recovering = start.recovering;
     this.#elapsedBase = start.elapsedMs - this.clock.elapsedMs();
     this.blocks = new BlockRing(start.options.cacheBytes / 2);
     this.reads = new Reads(start.directory);
     this.chunks = new ChunkPool(start.options.cacheBytes / 2);
     this.commitBytesMax = Math.floor(this.wal.entryBytesMax / 2);
-    this.ballast = new Ballast(this.disk, this.directory, this.wal.growBytes);
+    this.reserves = new Reserves(this.disk, this.directory, this.wal, start.snapshotBytes);
     this.#block = this.blocks.take(0);
     this.#meta.position = ENTRY_HEADER_BYTES;
   }
@@ -585,6 +581,7 @@ export class Engine implements ReaderContext {
       });
     }
     this.#syncTimer?.cancel();
+    await this.reserves.stop();
   }
 
   /**
@@ -638,7 +635,7 @@ export class Engine implements ReaderContext {
       this.wal.allocate(this.wal.fits(bytes + reserve) ? bytes + reserve : bytes);
       this.wal.prepareSpare();
       this.wal.prepareAhead();
-      this.ballast.hold(this.#checkpointBytes(bytes));
+      this.reserves.hold(bytes);
     } catch (error) {
       throw this.#noSpace(error);
     }
@@ -648,19 +645,10 @@ export class Engine implements ReaderContext {
     this.logger.info({ directory: this.directory }, "there is space on the disk again");
   }
 
-  /**
-   * What a checkpoint can need: a copy of all batches in the log, and the state of the queues, which has grown by no more
-   * than the log has since it was last written.
-   * @param bytes of the log that are about to be written
-   */
-  #checkpointBytes(bytes: number): number {
-    return this.wal.entriesBytes + bytes + this.snapshotBytes + this.wal.growBytes;
-  }
-
   /** Holds what a checkpoint can need, or as much of it as the disk has. */
   #holdWhatIsThere(bytes: number): void {
     try {
-      this.ballast.hold(this.#checkpointBytes(bytes));
+      this.reserves.hold(bytes);
     } catch (error) {
       this.#noSpace(error);
     }
@@ -820,18 +808,6 @@ export class Engine implements ReaderContext {
     this.#short = error;
     // Those who wait for it are refused by now.
     if (this.#parked.length > 0) this.clock.defer(() => this.#unpark());
-  }
-
-  /**
-   * Gives a checkpoint the space that is held in reserve for it, then what only serves speed, or a repair. False when
-   * there is nothing left to give.
-   */
-  makeRoom(): boolean {
-    if (this.ballast.release() || this.wal.releaseSpares()) return true;
-    const previous = `${this.directory}/snap/${PREVIOUS_SNAPSHOT}`;
-    if (this.disk.size(previous) === undefined) return false;
-    this.disk.unlink(previous);
-    return true;
   }
 
   /** For the checkpointer, whose failures are as final as a failed write. */

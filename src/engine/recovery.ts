@@ -144,6 +144,7 @@ export async function openDirectory(
     }
     return { engine, checkpointer, report };
   } catch (error) {
+    await engine.reserves.stop();
     wal.close();
     engine.files.close();
     throw error;
@@ -170,7 +171,7 @@ async function withReserves<T>(engine: Engine, run: () => T | Promise<T>): Promi
     } catch (error) {
       if (!isNoSpace(error)) throw error;
       engine.noteDiskFull();
-      if (!engine.makeRoom()) throw error;
+      if (!(await engine.reserves.giveUp())) throw error;
     }
   }
 }

@@ -31,8 +31,11 @@ interface StagedRun {
   readonly refs: BatchRef[];
 }
 
+type WithRoom = <T>(run: () => Promise<T>) => Promise<T>;
+
 export class SegmentWriter {
   readonly #engine: Engine;
+  readonly #withRoom: WithRoom;
   /** Written since the last sync. */
   readonly #dirty = new Set<Segment>();
   readonly #newDirectories = new Set<string>();
@@ -51,8 +54,10 @@ export class SegmentWriter {
   /** No longer needed; removed once a snapshot without them is durable. */
   readonly #garbage: Segment[] = [];
 
-  constructor(engine: Engine) {
+  /** @param withRoom runs what needs disk space, and may be run again; a checkpoint's is given what is held in reserve */
+  constructor(engine: Engine, withRoom: WithRoom = (run) => run()) {
     this.#engine = engine;
+    this.#withRoom = withRoom;
   }
 
   /** Appends batches, which stand in one buffer and follow on what the stream has in segments, to its own segment. */
@@ -226,12 +231,14 @@ export class SegmentWriter {
 
   async create(segment: Segment, streamId: number, baseOffset: number): Promise<void> {
     const { files, directoryId } = this.#engine;
-    this.#makeDirectory(segment.directory);
-    // A file of this name can only be what a checkpoint that did not complete left behind.
-    this.#removeFile(segment.path);
     this.#created.push(segment);
     this.#continued.add(segment);
-    files.release(files.hold(segment.path, "create"));
+    await this.#withRoom(async () => {
+      this.#makeDirectory(segment.directory);
+      // A file of this name can only be what a checkpoint that did not complete left behind.
+      this.#removeFile(segment.path);
+      files.release(files.hold(segment.path, "create"));
+    });
     await this.write(segment, [encodeSegmentHeader(streamId, baseOffset, directoryId)], 0);
     segment.bytes = SEGMENT_HEADER_BYTES;
   }
@@ -242,7 +249,7 @@ export class SegmentWriter {
     this.#dirty.add(segment);
     const held = files.hold(segment.path);
     try {
-      await held.file.write(pieces, position);
+      await this.#withRoom(() => held.file.write(pieces, position));
     } finally {
       files.release(held);
     }

@@ -243,19 +243,16 @@ export class Wal {
     this.#keepSpare(path, this.growBytes);
   }
 
-  /** Gives up all spare files but the one that is needed next. False when there was no other. */
-  releaseSpares(): boolean {
+  /** Gives up a spare file, if there is one besides that which is needed next. False when there was none. */
+  releaseSpare(): boolean {
     const enough = this.#spares.findIndex(({ bytes }) => bytes >= this.growBytes);
     const keep = enough < 0 ? this.#spares.length - 1 : enough;
-    const going = this.#spares.filter((_, at) => at !== keep);
-    for (const { path } of going) {
-      this.#disk.unlink(path);
-      this.#spares.splice(
-        this.#spares.findIndex((spare) => spare.path === path),
-        1,
-      );
-    }
-    return going.length > 0;
+    const at = keep === 0 ? 1 : 0;
+    const going = this.#spares[at];
+    if (going === undefined) return false;
+    this.#disk.unlink(going.path);
+    this.#spares.splice(at, 1);
+    return true;
   }
 
   /**

@@ -5,6 +5,7 @@ import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 const checkpoint = "src/engine/checkpoint.ts";
 const writer = "src/engine/segment-writer.ts";
 const FULL_DISK = testFile("test/field-cases/case-06-the-disk-fills-up.test.ts", "without a free byte opens");
+const KILLED_WHEN_FULL = testFile("test/sim/full-disk.test.ts", "in the midst of a checkpoint on a full disk");
 const snapshot = "src/storage/snapshot.ts";
 
 export const checkpointMutants: readonly Mutant[] = [
@@ -142,17 +143,25 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "space that is held in reserve is not given up",
     file: checkpoint,
-    search: "        if (!this.#engine.makeRoom()) throw error;\n",
+    search: "        if (!(await this.#engine.reserves.giveUp())) throw error;\n",
     replacement: "        throw error;\n",
     breaks: "a full disk can be drained",
     killer: FULL_DISK,
   },
   {
     name: "no space is held in reserve",
-    file: "src/storage/ballast.ts",
-    search: "    if (this.bytes >= bytes) return;",
-    replacement: "    return;",
+    file: "src/engine/reserves.ts",
+    search: "    this.#ballast.hold(entriesBytes + bytes + this.snapshotBytes + growBytes);",
+    replacement: "    this.#ballast.hold(0 * (entriesBytes + bytes + growBytes));",
     breaks: "a full disk can be drained",
     killer: FULL_DISK,
+  },
+  {
+    name: "space that is held in reserve is given up all at once",
+    file: "src/engine/reserves.ts",
+    search: "(await this.#ballast.giveUp(this.#wal.growBytes / 2))",
+    replacement: "(await this.#ballast.giveUp(Number.POSITIVE_INFINITY))",
+    breaks: "a full disk can be drained",
+    killer: KILLED_WHEN_FULL,
   },
 ];
