@@ -775,6 +775,8 @@ export interface TaskStats {
   readonly nextDueIn: number | undefined;
   /** Milliseconds since the oldest dead letter died; 0 when there is none. */
   readonly oldestDeadAge: number;
+  /** Payload bytes of the tasks that are ready or scheduled; what `limits.maxBytes` is about. */
+  readonly bytesReady: number;
   readonly paused: boolean;
   /** Consumers waiting in `dequeue`. */
   readonly waiters: number;

@@ -29,6 +29,7 @@ interface CapturedStream {
   readonly head: number;
   readonly next: number;
   readonly lastTimestamp: number;
+  readonly payloadBytes: number;
   gaps: readonly Gap[];
 }
 
@@ -244,6 +245,7 @@ export class Catalog {
         head: stream.head,
         next: stream.next,
         lastTimestamp: stream.lastTimestamp,
+        payloadBytes: stream.payloadBytes,
         gaps: [...stream.gaps],
       }));
       captured.push({ entry, body: undefined, count: state.count, state: Buffer.from(encoder.view()), streams });
@@ -354,10 +356,12 @@ export class Catalog {
     const head = input.varint();
     const next = input.varint();
     const lastTimestamp = input.varint();
+    const payloadBytes = input.varint();
     const gaps: Gap[] = [];
     for (let count = input.varint(); count > 0; count--) gaps.push({ from: input.varint(), to: input.varint() });
     const stream = new Stream(id, queueDirectory, folder, head, next, lastTimestamp, gaps);
     const { directory } = stream;
+    stream.payloadBytes = payloadBytes;
     stream.cleanTo = input.varint();
     stream.tombstonesFrom = input.varint();
     for (let count = input.varint(); count > 0; count--) {
@@ -419,12 +423,13 @@ function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
   encoder.varint(queue.state.length);
   encoder.bytes(queue.state);
   encoder.varint(queue.streams.length);
-  for (const { stream, head, next, lastTimestamp, gaps } of queue.streams) {
+  for (const { stream, head, next, lastTimestamp, payloadBytes, gaps } of queue.streams) {
     encoder.varint(stream.id);
     encoder.string(stream.folder);
     encoder.varint(head);
     encoder.varint(next);
     encoder.varint(lastTimestamp);
+    encoder.varint(payloadBytes);
     encoder.varint(gaps.length);
     for (const gap of gaps) {
       encoder.varint(gap.from);
@@ -460,6 +465,7 @@ export interface SectionParts {
     readonly head: number;
     readonly next: number;
     readonly lastTimestamp: number;
+    readonly payloadBytes: number;
     readonly gaps: Gap[];
   }[];
 }
@@ -476,6 +482,7 @@ export function readSection(body: Buffer): SectionParts {
       head: input.varint(),
       next: input.varint(),
       lastTimestamp: input.varint(),
+      payloadBytes: input.varint(),
     };
     const gaps = Array.from({ length: input.varint() }, () => ({ from: input.varint(), to: input.varint() }));
     input.varint(); // what compaction has got to

@@ -23,6 +23,7 @@ import {
   putRecord,
   type RecordParts,
   sealBatch,
+  written,
 } from "../storage/batch.js";
 import { align8, Encoder, putU32, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Clock, Random } from "../storage/clock.js";
@@ -348,6 +349,7 @@ export class Engine implements ReaderContext {
     }
     const offset = stream.staged++;
     this.#bulkEnd = putRecord(buffer, this.#bulkEnd, record, 0);
+    stream.payloadBytes += written.payloadBytes;
     batch.count++;
     return offset;
   }

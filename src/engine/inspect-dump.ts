@@ -296,6 +296,7 @@ function showBody({ kind, body }: SnapshotSection, describer: QueueDescriber): o
     head: input.varint(),
     next: input.varint(),
     lastTimestamp: input.varint(),
+    payloadBytes: input.varint(),
     gaps: Array.from({ length: input.varint() }, () => ({ from: input.varint(), to: input.varint() })),
     cleanTo: input.varint(),
     tombstonesFrom: input.varint(),

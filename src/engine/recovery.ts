@@ -10,7 +10,7 @@
 import type { RecoveryReport } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { ResolvedOpenOptions } from "../api/options.js";
-import { batchFileBytes, readBatchHeader } from "../storage/batch.js";
+import { batchFileBytes, payloadBytesIn, readBatchHeader } from "../storage/batch.js";
 import { Decoder, MalformedError } from "../storage/bytes.js";
 import { type Disk, isNoSpace } from "../storage/disk.js";
 import { FileCache } from "../storage/file-cache.js";
@@ -321,6 +321,7 @@ class Replay {
         };
         wal.batches.push(ref);
         stream.add(ref);
+        stream.payloadBytes += payloadBytesIn(entry.buffer, at, header);
         stream.show(ref.next);
       }
       at += batchFileBytes(header.bytes);

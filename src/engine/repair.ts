@@ -491,7 +491,9 @@ export class DirectoryRepair {
     const streams = streamIds.map((streamId, index) => {
       const { head = 0, next = 0, lastTimestamp = 0, gaps = [] } = previous.streams[index] ?? {};
       const { directory } = this.#catalog.newStream(kind, name, streamId, "");
-      return new Stream(streamId, directory, folders[index]!, head, next, lastTimestamp, [...gaps]);
+      const stream = new Stream(streamId, directory, folders[index]!, head, next, lastTimestamp, [...gaps]);
+      stream.payloadBytes = previous.streams[index]?.payloadBytes ?? 0;
+      return stream;
     });
     const known = streams.slice(0, previous.streams.length);
     try {

@@ -90,6 +90,8 @@ export interface ConsumerHost {
   openDead(consumer: Consumer): void;
   /** The same for the lane that a dead letter goes back to when it is redriven; `lane` is the one that it died in. */
   openLane(consumer: Consumer, lane: number): Lane;
+  /** Tasks that waited have been handed out or are gone; called when that has been applied. */
+  handedOut?(): void;
   /** Nothing is handed out. */
   readonly paused?: boolean;
   /** Caps the life of every task; 0: no cap. */

@@ -124,6 +124,13 @@ export class Delivery {
     if (this.#peekers.delete(peeker)) peeker.resolve(undefined);
   }
 
+  /** Takes up to `max` tasks that are ready and in memory, for nobody. False when there is none. */
+  drop(max: number): boolean {
+    const { durability } = this.#engine.options;
+    const nobody = { max, leaseMs: 0, autoAck: true, durability, waits: false, resolve() {}, reject() {} };
+    return this.#deliverTo(nobody) === "delivered";
+  }
+
   /** Called when there may be something for those who wait. */
   wake(): void {
     this.#engine.wake(this.#serve);
@@ -348,6 +355,7 @@ export class Delivery {
 
   #stageSwept(lane: Lane, swept: readonly Swept[], bulkBytes: number, records: number): void {
     const engine = this.#engine;
+    const { host } = this.#consumer;
     const metaBytes = OPERATION_HEADER_BYTES + (4 + 2 * swept.length) * VARINT_BYTES_MAX;
     try {
       engine.begin(bulkBytes, records, metaBytes, true);
@@ -378,6 +386,7 @@ export class Delivery {
             lane.ledger.take(task);
             successor?.applied();
           }
+          host.handedOut?.();
         },
         settle,
         fail,
@@ -466,6 +475,7 @@ export class Delivery {
       task.ledger.deliver(task, elapsedMs, leaseMs);
     }
     this.#consumer.arm();
+    this.#consumer.host.handedOut?.();
   }
 
   taken(tasks: readonly LeasedTask[]): void {
@@ -473,6 +483,7 @@ export class Delivery {
       task.reserved = false;
       task.ledger.take(task);
     }
+    this.#consumer.host.handedOut?.();
   }
 }
 

@@ -88,6 +88,7 @@ export async function changeTask(
   for (;;) {
     const place = await find(state, lane, offset);
     if (place === undefined) return false;
+    const bytes = due === undefined ? await payloadBytesAt(lane, offset) : 0;
     // What is staged already may concern this task, and what is staged now is applied before anything else can.
     engine.flush();
     if (!stillThere(state, lane, offset, place)) continue;
@@ -101,13 +102,15 @@ export async function changeTask(
       output.varint(place.clock);
       output.varint(place.block);
     }
-    if (due !== undefined) {
+    if (due === undefined) {
+      output.varint(bytes);
+    } else {
       output.varint(due.delayMs);
       output.varint(due.wallMs);
     }
     engine.endOperation();
     add(() => {
-      apply(state, lane, offset, place, due, engine.entryTime);
+      apply(state, lane, offset, place, due, bytes, engine.entryTime);
       state.changed();
     });
     engine.flush();
@@ -131,6 +134,15 @@ async function find(state: TaskState, lane: Lane, offset: number): Promise<Place
   return fresh ? { kind: Kind.Fresh } : undefined;
 }
 
+/** What a task counts for among those that wait; 0 when its record cannot be read. */
+async function payloadBytesAt(lane: Lane, offset: number): Promise<number> {
+  try {
+    return await lane.atRecord(offset, ({ end, payloadStart }) => end - payloadStart);
+  } catch {
+    return 0;
+  }
+}
+
 function isFresh(lane: Lane, offset: number): boolean {
   return offset >= lane.from && offset < lane.stream.next && !lane.ledger.ahead.has(offset);
 }
@@ -150,12 +162,14 @@ function apply(
   offset: number,
   place: Place,
   due: DueTerms | undefined,
+  bytes: number,
   time: LogTime,
 ): void {
   const { ledger } = lane;
   if (place.kind === Kind.Outstanding) {
     const task = ledger.outstanding.get(offset);
     if (task === undefined) throw new MalformedError(`task ${offset} of queue ${state.name} is not outstanding`);
+    if (task.bytes === 0) task.bytes = bytes;
     if (due === undefined) ledger.finish(task);
     else if (due.wallMs > 0) ledger.postpone(task, due.wallMs, true, due.wallMs);
     else ledger.postpone(task, time.elapsedMs + due.delayMs, false, time.wallMs + due.delayMs);
@@ -167,6 +181,7 @@ function apply(
   if (!gone) throw new MalformedError(`task ${offset} of queue ${state.name} does not wait for its time`);
   if (place.kind === Kind.Fresh) ledger.ahead.add(offset);
   if (due !== undefined) state.scheduled.schedule(lane.number, offset, 1, due, time);
+  else ledger.takenBytes += bytes;
 }
 
 export function replayTaskChange(state: TaskState, code: number, input: Decoder, time: LogTime): void {
@@ -188,6 +203,7 @@ export function replayTaskChange(state: TaskState, code: number, input: Decoder,
     // It had become ready; that is not logged.
     state.scheduled.ripenUntil(lane.number, offset, lane, time);
   }
+  const bytes = code === TaskChangeOp.Cancel ? input.varint() : 0;
   const due = code === TaskChangeOp.Cancel ? undefined : { delayMs: input.varint(), wallMs: input.varint() };
-  apply(state, lane, offset, place, due, time);
+  apply(state, lane, offset, place, due, bytes, time);
 }

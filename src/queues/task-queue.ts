@@ -77,8 +77,11 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         engine.add(new ValueOperation(durability, { id: String(offset), created: true }, resolve, reject));
         this.consumer.delivery.wake();
       };
-      if (engine.stalled) park(engine, bytes, [parts], stage, reject);
-      else stage();
+      const enter = () => {
+        if (engine.stalled) park(engine, bytes, [parts], stage, reject);
+        else stage();
+      };
+      this.#state.room.enter(engine, [parts], enter, reject);
     });
   }
 
@@ -276,6 +279,8 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     detach([parts]);
     const due = this.#dueOf(resolved);
     applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+    // A transaction waits for nobody.
+    this.#state.room.require();
     return new NewTasks(engine, this.#state, [parts], due, [resolved.dedupeKey]);
   }
 
@@ -295,8 +300,11 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       this.checkOpen();
       commit(engine, [tasks], engine.durability(durability), () => resolve(tasks.enqueued()), reject);
     };
-    if (engine.stalled) park(engine, tasks.bulkBytes, records, stage, reject);
-    else stage();
+    const enter = () => {
+      if (engine.stalled) park(engine, tasks.bulkBytes, records, stage, reject);
+      else stage();
+    };
+    this.#state.room.enter(engine, records, enter, reject);
   }
 
   /** Also once the queue is deleted, of which its handles do not know. */

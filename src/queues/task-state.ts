@@ -30,6 +30,7 @@ import { RecurringTable, type Template } from "./recurring.js";
 import { isScheduledOp, Scheduled, type ScheduledHost } from "./scheduled.js";
 import { applyTerms, isTaskChangeOp, replayTaskChange } from "./task-changes.js";
 import { encodeTaskAttributes, letterOf, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
+import { TaskRoom } from "./task-room.js";
 
 /** On disk: append, never renumber. The others are those of the queue's parts. */
 export const TaskOp = {
@@ -60,6 +61,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   dedupe = new DedupeTable();
   recurrence: Recurrence;
   config: TaskConfig;
+  readonly room = new TaskRoom(this);
+  readonly #admit = () => this.room.admit();
   /** Why nothing can be had from the queue any more. */
   ended: Error | undefined;
 
@@ -167,6 +170,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   close(error: Error): void {
     this.ended = error;
+    this.room.close(error);
     this.recurrence.close();
     this.consumer.close(error);
   }
@@ -198,6 +202,18 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   }
 
   // ------------------------------------------------------------------------------------------------ for the consumer
+
+  /** Payload bytes of the tasks that are ready or wait for their time. */
+  get waitingBytes(): number {
+    let bytes = 0;
+    for (const lane of this.consumer.lanes) bytes += lane.waitingBytes;
+    return bytes;
+  }
+
+  /** Tasks that waited have been handed out or are gone. */
+  handedOut(): void {
+    if (this.room.isWaitedFor) this.#engine.wake(this.#admit);
+  }
 
   get paused(): boolean {
     return this.config.paused;
@@ -238,6 +254,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.config = config;
     this.consumer.arm();
     this.consumer.delivery.wake();
+    this.handedOut();
   }
 
   /** Another task queue of the directory, for use. */
@@ -320,6 +337,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       leased,
       dead,
       paused: this.config.paused,
+      bytesReady: this.waitingBytes,
       oldestLeaseAge: Math.max(0, Math.round(elapsed - heldSince)),
       nextDueIn: dues.length === 0 ? undefined : Math.max(0, Math.ceil(Math.min(...dues))),
       oldestDeadAge: dead === 0 ? 0 : Math.max(0, wall - deadTasks.timestampAt(deadTasks.head)),

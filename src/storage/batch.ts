@@ -81,6 +81,9 @@ export function recordBytesMax(record: RecordParts): number {
   return bytes;
 }
 
+/** Payload bytes of the record that was written last: a second return value would be an allocation. */
+export const written = { payloadBytes: 0 };
+
 /**
  * Writes a record and returns the position behind it. `offsetDelta` is given only where offsets have holes.
  */
@@ -117,12 +120,14 @@ export function putRecord(
     at = putSized(buffer, at, record.attributes);
   }
   const payload = record.payload;
+  const payloadStart = at;
   if (typeof payload === "string") {
     at += buffer.write(payload, at, "utf8");
   } else {
     buffer.set(payload, at);
     at += payload.length;
   }
+  written.payloadBytes = at - payloadStart;
   putU32(buffer, position, at - position);
   buffer[position + 4] = flags;
   return at;
@@ -383,4 +388,13 @@ export class RecordCursor {
     if (at > this.end) throw new MalformedError("record is shorter than its fields");
     return at;
   }
+}
+
+/** Payload bytes of the records of an intact batch. */
+export function payloadBytesIn(buffer: Buffer, position: number, header: BatchHeader): number {
+  const record = new RecordCursor();
+  record.enter(buffer, position, header.count, header.baseOffset, header.timestamp);
+  let bytes = 0;
+  while (record.next()) bytes += record.end - record.payloadStart;
+  return bytes;
 }

@@ -65,6 +65,8 @@ export class Stream {
   /** Offset behind the last record that was encoded, in the log or about to be. */
   staged: number;
   lastTimestamp: number;
+  /** Payload bytes of all records that were ever encoded; never falls. */
+  payloadBytes = 0;
   /** Bytes of the batches that are still there. */
   bytes = 0;
   gaps: Gap[];

@@ -26,6 +26,7 @@ import { scheduleConformance } from "./schedules.js";
 import { sharedGroupConformance } from "./shared-groups.js";
 import { tailConformance } from "./tail.js";
 import { taskConformance } from "./task.js";
+import { taskLimitsConformance } from "./task-limits.js";
 import { taskSettingsConformance } from "./task-settings.js";
 import { taskStatsConformance } from "./task-stats.js";
 import { transactionConformance } from "./transactions.js";
@@ -109,6 +110,7 @@ export function defineConformance(name: string, implementation: Implementation):
     scheduledConformance(check);
     scheduleConformance(check);
     deadLetterConformance(check);
+    taskLimitsConformance(check);
     taskSettingsConformance(check);
     taskStatsConformance(check);
     workConformance(check);
