@@ -517,6 +517,11 @@ export interface EnqueueOptions extends CommitOptions {
   readonly at?: Date | undefined;
   /** Overrides the queue's `maxAttempts` for this task. */
   readonly maxAttempts?: number | undefined;
+  /**
+   * 0 to 9: whatever has a higher one is delivered first. Among tasks of the same, the usual order holds. A task keeps its
+   * own over retries and in the dead letters. @defaultValue 0
+   */
+  readonly priority?: number | undefined;
   /** Not delivered once this much time has passed. Excludes `expiresAt`. @defaultValue the queue's `ttl` */
   readonly ttl?: Duration | undefined;
   /** Not delivered after this moment of the wall clock, which may lie in the past. The queue's `ttl` holds as well. */
@@ -751,6 +756,8 @@ export interface Task<O = Buffer> {
   readonly token: string;
   /** Milliseconds since 1970 when it was enqueued. */
   readonly timestamp: number;
+  /** 0 to 9; 0 for the records of a log. */
+  readonly priority: number;
   /** Milliseconds since 1970 after which it would not have been delivered, as it was enqueued; `undefined`: none. */
   readonly expiresAt: number | undefined;
   readonly key: Buffer | undefined;

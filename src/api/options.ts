@@ -545,6 +545,7 @@ export interface ResolvedEnqueueOptions extends ResolvedCommitOptions {
   readonly atMs: number | undefined;
   /** 0: unlimited; `undefined`: the queue's. */
   readonly maxAttempts: number | undefined;
+  readonly priority: number;
   readonly ttlMs: number | undefined;
   /** Wall clock, milliseconds since 1970. */
   readonly expiresAtMs: number | undefined;
@@ -556,6 +557,7 @@ const ENQUEUE: Table<ResolvedEnqueueOptions> = {
   delayMs: duration("delay", 0, DELAY_MS_MAX),
   atMs: moment("at"),
   maxAttempts: optional(deliveries("maxAttempts", ATTEMPTS_MAX)),
+  priority: integer("priority", 0, 9),
   ttlMs: optional(duration("ttl", 1, DELAY_MS_MAX)),
   expiresAtMs: moment("expiresAt"),
   dedupeKey: text("dedupeKey", DEDUPE_KEY_LENGTH_MAX),

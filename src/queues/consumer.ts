@@ -92,6 +92,8 @@ export interface ConsumerHost {
   openLane(consumer: Consumer, lane: number): Lane;
   /** Tasks that waited have been handed out or are gone; called when that has been applied. */
   handedOut?(): void;
+  /** The numbers of its lanes are priorities. */
+  readonly prioritized?: boolean;
   /** Nothing is handed out. */
   readonly paused?: boolean;
   /** Caps the life of every task; 0: no cap. */

@@ -203,8 +203,10 @@ export class Delivery {
     let durability = receiver.durability;
     for (let from = 0; from < tasks.length; ) from = this.#stage(tasks, from, receiver);
     for (const { task } of tasks) {
+      const { stream, isNew } = consumer.lane(task.ledger.lane);
       // What is not yet visible in the directory's mode is not shown by way of a delivery either.
-      if (task.offset >= consumer.lane(task.ledger.lane).stream.visible) durability = engine.options.durability;
+      if (isNew) durability = "sync";
+      else if (task.offset >= stream.visible) durability = engine.options.durability;
     }
     engine.add(new Handover(consumer, tasks, receiver, durability));
     return "delivered";

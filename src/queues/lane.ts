@@ -18,6 +18,8 @@ export class Lane implements Ripener {
   readonly #ofLog: boolean;
   /** Behind the last task taken from the cursor; what is between is in an operation that is not yet in the log. */
   taken = 0;
+  /** Its stream is not durable yet: whatever names its offsets is committed as `sync`. */
+  isNew = false;
   /** Offsets that the cursor passes over although the ledger knows nothing of them. */
   passesOver: ((offset: number) => boolean) | undefined;
   /** The tasks that wait for their time; their records say so, and the cursor passes them. */

@@ -31,6 +31,7 @@ export class NewTasks implements Change {
   readonly settles = false;
   readonly #engine: Engine;
   readonly #state: TaskState;
+  readonly #priority: number;
   readonly #due: DueTerms | undefined;
   readonly #tasks: NewTask[];
   readonly #hasKeys: boolean;
@@ -46,11 +47,13 @@ export class NewTasks implements Change {
     engine: Engine,
     state: TaskState,
     records: readonly RecordParts[],
+    priority: number,
     due: DueTerms | undefined,
     keys: readonly (string | undefined)[] | undefined,
   ) {
     this.#engine = engine;
     this.#state = state;
+    this.#priority = priority;
     this.#due = due;
     this.#tasks = records.map((parts, index) => {
       return { parts, key: keys?.[index], claim: undefined, duplicate: false, id: "" };
@@ -65,6 +68,7 @@ export class NewTasks implements Change {
   }
 
   reserve(): void {
+    this.#state.openLane(this.#state.consumer, this.#priority);
     if (!this.#hasKeys) return;
     const { dedupe, config, name } = this.#state;
     const elapsedMs = this.#engine.elapsedMs();
@@ -89,17 +93,18 @@ export class NewTasks implements Change {
 
   stage(): void {
     const engine = this.#engine;
-    const { tasks, scheduled } = this.#state;
+    const { consumer, scheduled } = this.#state;
+    const { stream } = consumer.lane(this.#priority);
     this.#count = 0;
     for (const task of this.#tasks) {
       if (task.duplicate) continue;
-      const offset = engine.append(tasks, task.parts);
+      const offset = engine.append(stream, task.parts);
       if (this.#count++ === 0) this.#first = offset;
-      task.id = taskId(0, offset);
+      task.id = taskId(this.#priority, offset);
       if (task.claim !== undefined) task.claim.id = task.id;
     }
     if (this.#count === 0) return;
-    if (this.#due !== undefined) scheduled.stage(engine, 0, this.#first, this.#count, this.#due);
+    if (this.#due !== undefined) scheduled.stage(engine, this.#priority, this.#first, this.#count, this.#due);
     if (this.#hasKeys) this.#stageKeys();
   }
 
@@ -125,8 +130,8 @@ export class NewTasks implements Change {
     if (this.#due === undefined) {
       consumer.delivery.wake();
     } else {
-      this.#state.consumer.lane(0).aside += this.#count;
-      scheduled.schedule(0, this.#first, this.#count, this.#due, entryTime);
+      this.#state.consumer.lane(this.#priority).aside += this.#count;
+      scheduled.schedule(this.#priority, this.#first, this.#count, this.#due, entryTime);
       consumer.arm();
     }
   }

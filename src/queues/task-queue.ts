@@ -64,8 +64,17 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       const parts = this.#input.read(input, resolved.key, resolved.headers);
       const due = this.#dueOf(resolved);
       applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
-      if (due !== undefined || resolved.dedupeKey !== undefined) {
-        this.#commitNew([parts], due, [resolved.dedupeKey], resolved.durability, ([task]) => resolve(task!), reject);
+      const { priority } = resolved;
+      if (due !== undefined || resolved.dedupeKey !== undefined || priority > 0) {
+        this.#commitNew(
+          [parts],
+          priority,
+          due,
+          [resolved.dedupeKey],
+          resolved.durability,
+          ([task]) => resolve(task!),
+          reject,
+        );
         return;
       }
       const bytes = recordBytesMax(parts);
@@ -106,7 +115,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
         return parts;
       });
-      this.#commitNew(records, due, dedupeKeys, resolved.durability, resolve, reject);
+      this.#commitNew(records, resolved.priority, due, dedupeKeys, resolved.durability, resolve, reject);
     });
   }
 
@@ -281,13 +290,14 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
     // A transaction waits for nobody.
     this.#state.room.require();
-    return new NewTasks(engine, this.#state, [parts], due, [resolved.dedupeKey]);
+    return new NewTasks(engine, this.#state, [parts], resolved.priority, due, [resolved.dedupeKey]);
   }
 
   // --------------------------------------------------------------------------------------------------------- private
 
   #commitNew(
     records: readonly RecordParts[],
+    priority: number,
     due: DueTerms | undefined,
     keys: readonly (string | undefined)[] | undefined,
     durability: Durability | undefined,
@@ -295,10 +305,12 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     reject: (error: Error) => void,
   ): void {
     const { engine } = this;
-    const tasks = new NewTasks(engine, this.#state, records, due, keys);
+    const tasks = new NewTasks(engine, this.#state, records, priority, due, keys);
     const stage = () => {
       this.checkOpen();
-      commit(engine, [tasks], engine.durability(durability), () => resolve(tasks.enqueued()), reject);
+      const { isNew } = this.#state.openLane(this.consumer, priority);
+      const mode = isNew ? "sync" : engine.durability(durability);
+      commit(engine, [tasks], mode, () => resolve(tasks.enqueued()), reject);
     };
     const enter = () => {
       if (engine.stalled) park(engine, tasks.bulkBytes, records, stage, reject);

@@ -50,6 +50,7 @@ const MAIN_CONSUMER = 0;
 
 export class TaskState implements QueueState, ConsumerHost, ScheduledHost, RecurringHost {
   readonly kind = 2;
+  readonly prioritized = true;
   readonly id: number;
   readonly name: string;
   readonly streams: Stream[];
@@ -271,8 +272,12 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   openLane(consumer: Consumer, number: number): Lane {
     const known = consumer.lanes.find((lane) => lane.number === number);
     if (known !== undefined) return known;
-    addStream(this.#engine, this, laneFolder(number));
-    return consumer.lane(number);
+    addStream(this.#engine, this, laneFolder(number), () => {
+      lane.isNew = false;
+    });
+    const lane = consumer.lane(number);
+    lane.isNew = true;
+    return lane;
   }
 
   #addLane(stream: Stream, ledger: Ledger): void {
@@ -301,8 +306,9 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   firing({ payload, key, headers, terms }: Template): Change {
     const parts: RecordParts = { payload, key, headers, attributes: undefined };
-    applyTerms(parts, JSON.parse(terms), this.#engine.clock.wallMs(), false);
-    return new NewTasks(this.#engine, this, [parts], undefined, undefined);
+    const given = JSON.parse(terms);
+    applyTerms(parts, given, this.#engine.clock.wallMs(), false);
+    return new NewTasks(this.#engine, this, [parts], given.priority ?? 0, undefined, undefined);
   }
 
   // ----------------------------------------------------------------------------------------------------------- stats

@@ -57,6 +57,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly id: string;
   readonly attempt: number;
   readonly timestamp: number;
+  readonly priority: number;
   readonly expiresAt: number | undefined;
   readonly key: Buffer | undefined;
   readonly headers: Headers;
@@ -71,6 +72,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
     this.id = origin?.id ?? taskId(task.ledger.lane, task.offset);
     this.attempt = task.attempt;
     this.timestamp = origin?.timestamp ?? record.timestamp;
+    this.priority = consumer.host.prioritized === true ? task.ledger.lane : 0;
     this.expiresAt = expiresAt === 0 ? undefined : expiresAt;
     this.key = record.key();
     this.headers = record.headers();
@@ -111,7 +113,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   }
 
   toJSON(): object {
-    const { id, attempt, token, timestamp, expiresAt, key, headers, payload } = this;
-    return { id, attempt, token, timestamp, expiresAt, key, headers, payload };
+    const { id, attempt, token, timestamp, priority, expiresAt, key, headers, payload } = this;
+    return { id, attempt, token, timestamp, priority, expiresAt, key, headers, payload };
   }
 }

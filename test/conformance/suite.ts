@@ -17,6 +17,7 @@ import { groupConformance } from "./groups.js";
 import { leaseConformance } from "./leases.js";
 import { logConformance } from "./log.js";
 import { logSettingsConformance } from "./log-settings.js";
+import { priorityConformance } from "./priorities.js";
 import { queueConformance } from "./queues.js";
 import { releaseConformance } from "./releases.js";
 import { retentionConformance } from "./retention.js";
@@ -103,6 +104,7 @@ export function defineConformance(name: string, implementation: Implementation):
     tailConformance(check);
     taskConformance(check);
     leaseConformance(check);
+    priorityConformance(check);
     releaseConformance(check);
     expiryConformance(check);
     retryConformance(check);
