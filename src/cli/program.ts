@@ -10,6 +10,7 @@ import { registerCommit, registerDeleteGroup, registerGroups, registerPurge, reg
 import { registerQueues } from "./commands/queues.js";
 import { registerRead, registerTail } from "./commands/read.js";
 import { registerRepair } from "./commands/repair.js";
+import { registerSchedules } from "./commands/schedules.js";
 import { registerSettle } from "./commands/settle.js";
 import { registerStats } from "./commands/stats.js";
 import { registerVerify } from "./commands/verify.js";
@@ -65,6 +66,7 @@ Examples:
   registerDequeue(program);
   registerWork(program);
   registerSettle(program);
+  registerSchedules(program);
   registerDead(program);
   program.commandsGroup("Files and speed:");
   registerVerify(program);

@@ -48,7 +48,11 @@ test("a log shows its commits: batches, records and operations by name", async (
   assert.deepEqual(payloads.slice(0, 2), ["commit 0 after the checkpoint", "commit 1 after the checkpoint"]);
   assert.equal(payloads.at(-1), "the last");
   const operations = ofType(items, "operation").map((item) => item.name);
-  assert.deepEqual(operations, ["Deliver", "Ack", "CreateQueue"]);
+  // The time that the directory was closed is noted if it was a millisecond or more.
+  assert.deepEqual(
+    operations.filter((name) => name !== "Credit"),
+    ["Deliver", "Ack", "CreateQueue"],
+  );
   assert.equal(items.at(-1)!.type, "end");
   const lsns = ofType(items, "entry").map((item) => item.lsn as number);
   assert.deepEqual(
@@ -96,13 +100,21 @@ test("a snapshot shows queues, their runs and their ledgers; an index its entrie
   const [file] = filesIn(directory, "snap", /\.snap$/);
   const sections = ofType(await dumpOf(file!), "section");
   const jobs = sections.find((section) => section.queue === "Jobs")!;
-  const { cursor, outstanding, config } = jobs.state as { cursor: number; outstanding: Item[]; config: object };
+  const { lanes, scheduled, config } = jobs.state as {
+    lanes: { cursor: number; outstanding: Item[] }[];
+    scheduled: { lanes: { elapsed: { entries: Item[] } }[] };
+    config: object;
+  };
+  const { cursor, outstanding } = lanes[0]!;
   assert.deepEqual([jobs.kind, cursor], ["task", 10]);
   assert.deepEqual(
     outstanding.map((task) => task.phase),
-    ["leased", "leased", "leased", "waiting", "waiting"],
+    ["leased", "leased", "leased"],
   );
-  assert.equal(outstanding.at(-1)!.offset, TASKS + 1);
+  assert.deepEqual(
+    scheduled.lanes[0]!.elapsed.entries.map((entry) => entry.offset),
+    [TASKS + 1],
+  );
   assert.equal((config as { maxAttempts: number }).maxAttempts, 1);
   const events = sections.find((section) => section.queue === "events")!;
   const [stream] = events.streams as { runs: { sharedId: number }[] }[];
