@@ -742,6 +742,17 @@ export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
   unschedule(name: string, options?: CommitOptions): Promise<boolean>;
   /** By name. */
   schedules(): Promise<ScheduleInfo[]>;
+  /**
+   * A second reader of the queue's tasks, with a durable position of its own; made when there is none of that name, at the
+   * oldest task that is available. At most 1,000.
+   * @throws VarveError `ERR_QUEUE_NAME` (as for a queue), `ERR_NOT_FOUND` (there is none, and `create` is false),
+   * `ERR_QUEUE_FULL`, `ERR_DISK_FULL`, `ERR_READ_ONLY`, `ERR_CLOSED`
+   */
+  cursor(name: string, options?: CursorOptions): Promise<TaskCursor<O>>;
+  /** The names of the cursors, in order. */
+  cursors(): Promise<string[]>;
+  /** Deletes a cursor, with its position and what it has read. False when there is none. Its handles end with `ERR_NOT_FOUND`. */
+  deleteCursor(name: string, options?: CommitOptions): Promise<boolean>;
   stats(): Promise<TaskStats>;
 }
 
@@ -824,6 +835,68 @@ export interface DeadSelection {
   readonly ids?: readonly string[] | undefined;
   /** At most this many, oldest first. @defaultValue all */
   readonly limit?: number | undefined;
+}
+
+export interface CursorOptions {
+  /** False: `ERR_NOT_FOUND` when there is none. @defaultValue true */
+  readonly create?: boolean | undefined;
+}
+
+/**
+ * A reader beside a task queue: it is given the queue's tasks in the order in which they were enqueued, the most urgent
+ * priority first, and changes nothing for the queue or for other cursors. All who open it by its name share it.
+ *
+ * It is given what is available, which is what the queue could give out: a task that is done, leased or waiting for its time
+ * is passed over. Such a task is read later if it becomes available before the cursor has taken one behind it. The queue
+ * does not wait for a cursor, and an unused cursor holds nothing back. One task serves a waiting reader of each cursor
+ * before it is given to a reader of the queue; a queue that is paused goes on serving its cursors.
+ *
+ * What a cursor has taken is kept for it until it is acknowledged, whatever becomes of the task in the queue. A read that is
+ * released, or whose lease ends, goes to the end of the cursor's list of failed reads, which comes before what it has not
+ * read; there is no limit to the attempts. A task whose time is over is never given, not as a failed read either.
+ *
+ * A purge of the queue leaves its cursors nothing that is old, failed reads included.
+ */
+export interface TaskCursor<O = Buffer> {
+  readonly name: string;
+  /** The name of the task queue. */
+  readonly queue: string;
+  /**
+   * Takes the next task under a lease, waiting for one up to `wait`. The position is durable before the task is handed out.
+   * A payload that cannot be decoded is passed over and logged as an error.
+   * @throws VarveError `ERR_CORRUPT`, `ERR_NOT_FOUND` (the cursor was deleted), `ERR_READ_ONLY`, `ERR_CLOSED`
+   */
+  dequeue(options?: DequeueOptions): Promise<Task<O> | undefined>;
+  /** Takes up to `max` (1 to 65,536) tasks in one commit; waits only while there is none at all. */
+  dequeueBatch(options: DequeueOptions & { readonly max: number }): Promise<Task<O>[]>;
+  /**
+   * The cursor is done with a task. In the queue it stays what it is.
+   * @throws VarveError `ERR_STALE_LEASE`, `ERR_TOKEN`, `ERR_NOT_FOUND`
+   */
+  ack(task: TaskRef, options?: CommitOptions): Promise<void>;
+  /** The same for all of them in one commit. If one is refused, the cursor is done with none. */
+  ackBatch(tasks: readonly TaskRef[], options?: CommitOptions): Promise<void>;
+  /** Gives tasks back: behind the other failed reads. All of them in one commit. */
+  release(tasks: TaskRef | readonly TaskRef[], options?: CommitOptions): Promise<void>;
+  /** The task that `dequeue` would give, without taking it; as `peek` of a queue. */
+  peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined>;
+  /**
+   * Forgets the failed reads and sets the position back to just before the oldest task that is available, so that
+   * everything still in the queue is read again. A task that is in a reader's hands stays there: it is read again if it is
+   * given back.
+   */
+  reset(options?: CommitOptions): Promise<void>;
+  stats(): Promise<TaskCursorStats>;
+}
+
+export interface TaskCursorStats {
+  /**
+   * Tasks that are available and have not been read, and reads that failed. Near enough while the cursor is ahead of the queue
+   * and tasks wait for their time.
+   */
+  readonly items: number;
+  /** Reads that are open. */
+  readonly open: number;
 }
 
 /** Kept until redriven or purged; never dropped silently. */

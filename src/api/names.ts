@@ -42,6 +42,14 @@ export function checkGroupName(name: unknown): string {
   return checkName(name, "group");
 }
 
+/**
+ * The same for a cursor.
+ * @throws VarveError `ERR_QUEUE_NAME`
+ */
+export function checkCursorName(name: unknown): string {
+  return checkName(name, "cursor");
+}
+
 function checkName(name: unknown, what: string): string {
   const fits = typeof name === "string" && name.length <= QUEUE_NAME_BYTES_MAX && NAME_PATTERN.test(name);
   if (fits && name !== "." && name !== "..") return name;

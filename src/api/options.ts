@@ -306,6 +306,10 @@ export const resolveGroupReadOptions = resolver<ResolvedGroupReadOptions>("read(
   signal: abortSignal("signal"),
 });
 
+export const resolveCursorOptions = resolver<{ readonly create: boolean }>("cursor()", {
+  create: flag("create", true),
+});
+
 /** The second argument of `seek()`. @throws VarveError `ERR_OPTION` */
 export function resolvePosition(to: unknown): LogPosition {
   return POSITION.parse(to, "to");

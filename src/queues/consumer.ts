@@ -108,6 +108,10 @@ export interface ConsumerHost {
     record: RecordCursor,
     attributes: TaskAttributes,
   ): Successor | undefined;
+  /** What sessions held when they ended goes behind the ready ones, and not to the head. */
+  readonly takesBackAtTail?: boolean;
+  /** Before anything is given away: there may be others to be served first. */
+  serveOthers?(): void;
   /** A task has come back undone, in life or in replay: the host may finish it. */
   takenBack?(task: Outstanding): void;
 }
@@ -168,9 +172,7 @@ export class Consumer {
   /** Upper bound for what can be handed out now without reading back any tasks that waited for their time. */
   get deliverable(): number {
     let most = 0;
-    for (const { ledger, stream, from } of this.lanes) {
-      most += ledger.ready.size + ledger.returned.length + Math.max(0, stream.next - from);
-    }
+    for (const { deliverable } of this.lanes) most += deliverable;
     return most;
   }
 
@@ -183,8 +185,12 @@ export class Consumer {
   resume(last: LogTime, now: LogTime): void {
     for (const { ledger } of this.lanes) {
       ledger.resume(last.elapsedMs, now.wallMs);
-      ledger.endSessions(last.elapsedMs, (task) => this.isExhausted(task));
+      ledger.endSessions(last.elapsedMs, (task) => this.isExhausted(task), this.#takesBackToHead);
     }
+  }
+
+  get #takesBackToHead(): boolean {
+    return this.host.takesBackAtTail !== true;
   }
 
   close(error: Error): void {
@@ -640,11 +646,11 @@ export class Consumer {
     return true;
   }
 
-  /** At the close: what sessions hold goes back to the head, in the order of the tasks. If it cannot, the next open sees to it. */
+  /** At the close: what sessions hold goes back, as after a crash. If it cannot, the next open sees to it. */
   #endSessions(): void {
     for (const { ledger } of this.lanes) {
       const held = [...ledger.leased].filter((task) => task.at === Number.POSITIVE_INFINITY && !task.reserved);
-      held.sort((a, b) => b.offset - a.offset);
+      if (this.#takesBackToHead) held.sort((a, b) => b.offset - a.offset);
       for (let at = 0; at < held.length; at += GIVEN_BACK_AT_ONCE) {
         if (!this.#stageGiveBackOf(held.slice(at, at + GIVEN_BACK_AT_ONCE))) return;
       }
@@ -659,10 +665,11 @@ export class Consumer {
       return false;
     }
     for (const task of tasks) task.reserved = true;
-    this.stageGiveBack(tasks, true);
+    const toHead = this.#takesBackToHead;
+    this.stageGiveBack(tasks, toHead);
     engine.add({
       durability: engine.options.durability,
-      apply: () => this.givenBack(tasks, true),
+      apply: () => this.givenBack(tasks, toHead),
       settle() {},
       fail() {
         giveUp(tasks);

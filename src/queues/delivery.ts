@@ -9,7 +9,7 @@ import type { StreamReader } from "../storage/stream-reader.js";
 import { type Consumer, ConsumerOp, type Successor } from "./consumer.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
-import type { TaskAttributes } from "./task-record.js";
+import { isOver, type TaskAttributes } from "./task-record.js";
 import { LeasedTask } from "./task-token.js";
 
 const DELIVERY_BYTES_MAX = 4 * VARINT_BYTES_MAX + 8;
@@ -73,6 +73,11 @@ export class Delivery {
     return this.#receivers.size;
   }
 
+  /** Whether anyone waits for a task, or to see one. */
+  get isWaitedFor(): boolean {
+    return this.#receivers.size > 0 || this.#peekers.size > 0;
+  }
+
   close(error: Error): void {
     for (const receiver of this.#receivers) receiver.reject(error);
     this.#receivers.clear();
@@ -83,6 +88,7 @@ export class Delivery {
   /** Hands tasks to a receiver, now or when there are some. */
   receive(receiver: Receiver): void {
     if (this.#receivers.size === 0 && !this.#loading) {
+      this.#consumer.host.serveOthers?.();
       const outcome = this.#deliverTo(receiver);
       if (outcome === "delivered") return;
       if (outcome === "none" && !receiver.waits) {
@@ -138,6 +144,7 @@ export class Delivery {
 
   /** Those who only look come first: they take nothing from the others. */
   serve(): void {
+    this.#consumer.host.serveOthers?.();
     this.#serveEach(
       this.#peekers,
       (peeker) => this.#peekFor(peeker),
@@ -300,11 +307,10 @@ export class Delivery {
     return new LeasedTask(this.#consumer, task, record, attributes);
   }
 
-  #isOver({ timestamp }: RecordCursor, { expiresAt }: TaskAttributes): boolean {
+  #isOver(record: RecordCursor, attributes: TaskAttributes): boolean {
     const { ttlMs = 0 } = this.#consumer.host;
-    if (expiresAt === 0 && ttlMs === 0) return false;
-    const wallMs = this.#engine.clock.wallMs();
-    return (expiresAt > 0 && wallMs > expiresAt) || (ttlMs > 0 && wallMs > timestamp + ttlMs);
+    if (attributes.expiresAt === 0 && ttlMs === 0) return false;
+    return isOver(record, attributes, ttlMs, this.#engine.clock.wallMs());
   }
 
   /** Removes every task at the head whose time is over; resolves with how many when they are gone. */

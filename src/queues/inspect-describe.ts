@@ -12,6 +12,7 @@ import { RecurringOp } from "./recurrence.js";
 import { decodeSchedule, type RecurringSchedule } from "./recurring.js";
 import { ScheduledOp } from "./scheduled.js";
 import { TaskChangeOp } from "./task-changes.js";
+import { CursorOp, decodePositions } from "./task-cursors.js";
 import { decodeTaskAttributes } from "./task-record.js";
 import { TaskOp } from "./task-state.js";
 import { decodeEntries, Wheel, WheelClock } from "./timetable.js";
@@ -41,7 +42,7 @@ export const describer: QueueDescriber = {
     const exhumed = list(input, () => input.varint());
     const aside = lanes.map(() => input.varint());
     const { scheduled, dedupe, schedules } = parts(input);
-    return { config, lanes, exhumed, aside, scheduled, dedupe, schedules };
+    return { config, lanes, exhumed, aside, scheduled, dedupe, schedules, ...cursors(input) };
   },
 };
 
@@ -60,6 +61,14 @@ function parts(input: Decoder): { scheduled: object; dedupe: object; schedules: 
   const dedupe = list(input, () => ({ key: input.string(), id: input.string(), since: input.varint() }));
   const schedules = list(input, () => describeSchedule(decodeSchedule(input)));
   return { scheduled: { ...clocks, lanes }, dedupe, schedules };
+}
+
+function cursors(input: Decoder): { lastCursor: number; cursors: object[] } {
+  const lastCursor = input.varint();
+  const cursors = list(input, () => {
+    return { cursor: input.varint(), name: input.string(), lanes: list(input, () => lane(input.varint(), input)) };
+  });
+  return { lastCursor, cursors };
 }
 
 function describeWheel(wheel: Wheel): object {
@@ -175,6 +184,17 @@ function taskOperation(code: number, fields: Decoder): object {
   switch (code) {
     case TaskOp.Configure:
       return { name: "Configure", config: parse(fields.string()) };
+    case CursorOp.CreateCursor:
+      return {
+        name: "CreateCursor",
+        cursor: fields.varint(),
+        cursorName: fields.string(),
+        positions: decodePositions(fields),
+      };
+    case CursorOp.DeleteCursor:
+      return { name: "DeleteCursor", cursor: fields.varint() };
+    case CursorOp.ResetCursor:
+      return { name: "ResetCursor", cursor: fields.varint(), positions: decodePositions(fields) };
     case TaskOp.Clear:
       return { name: "Clear", below: list(fields, () => ({ lane: fields.varint(), offset: fields.varint() })) };
     case TaskOp.Dedupe:

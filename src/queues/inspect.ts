@@ -120,7 +120,8 @@ export const inspector: QueueInspector = {
   stateProblems(state: QueueState): StateProblem[] {
     if (state instanceof LogState) return [...state.groups.values()].flatMap((group) => groupProblems(group, state));
     if (!(state instanceof TaskState)) return [];
-    return [...state.consumer.lanes.flatMap(laneProblems), ...deadProblems(state.consumer.dead)];
+    const lanes = [state.consumer, ...state.cursors.consumers].flatMap((consumer) => consumer.lanes);
+    return [...lanes.flatMap(laneProblems), ...deadProblems(state.consumer.dead)];
   },
 
   *needed(state: QueueState, stream: Stream): Generator<OffsetRange> {
@@ -133,9 +134,11 @@ export const inspector: QueueInspector = {
     const lane = consumer.lanes.find((each) => each.stream === stream);
     if (lane !== undefined) {
       const { cursor, outstanding, ahead } = lane.ledger;
-      const behind = [...outstanding.keys()].filter((offset) => offset < cursor);
-      for (const offset of behind.sort((a, b) => a - b)) yield { from: offset, to: offset + 1 };
-      yield* without(cursor, stream.next, [...ahead]);
+      const held = state instanceof TaskState ? heldByCursors(state, stream) : new Set<number>();
+      const behind = new Set([...outstanding.keys(), ...held].filter((offset) => offset < cursor));
+      for (const offset of [...behind].sort((a, b) => a - b)) yield { from: offset, to: offset + 1 };
+      const done = [...ahead].filter((offset) => !held.has(offset));
+      yield* without(cursor, stream.next, done);
     } else if (state instanceof TaskState && stream.folder === LATER_FOLDER) {
       for (const offset of state.scheduled.blockOffsets()) yield { from: offset, to: offset + 1 };
     } else {
@@ -153,6 +156,15 @@ function groupProblems(group: LogGroup, { name, stream }: LogState): StateProble
   if (committed >= stream.head && committed <= stream.next) return [];
   const reason = `group ${group.name} of ${name} stands at ${committed}; the log has ${stream.head} to ${stream.next}`;
   return [{ reason }];
+}
+
+/** What cursors have read of a stream and not finished. */
+function heldByCursors(state: TaskState, stream: Stream): Set<number> {
+  const lanes = state.cursors.consumers.flatMap((consumer) => consumer.lanes);
+  const offsets = lanes
+    .filter((lane) => lane.stream === stream)
+    .flatMap(({ ledger }) => [...ledger.outstanding.keys()]);
+  return new Set(offsets);
 }
 
 /** Whose tasks or dead letters stand in a stream; undefined for a log's own. */

@@ -123,6 +123,12 @@ export class Lane implements Ripener {
     this.#passedSince = 0;
   }
 
+  /** Upper bound for what can be handed out now without reading back any tasks that waited for their time. */
+  get deliverable(): number {
+    const { ready, returned } = this.ledger;
+    return ready.size + returned.length + Math.max(0, this.stream.next - this.from);
+  }
+
   /** Whether few are left of the tasks whose time has come that were taken in. */
   get runsOut(): boolean {
     return this.ledger.ready.size < RIPE_MAX / 2;

@@ -80,6 +80,8 @@ export class Ledger {
   readonly ahead = new Set<number>();
   /** Below this, a record that says that its task waits for its time is not believed: a repair has lost its due time. */
   marksFrom = 0;
+  /** Grows whenever a task that had been handed out or postponed can be delivered again. */
+  comebacks = 0;
   /** Payload bytes of all tasks that were taken, less those of tasks that were given back. */
   takenBytes = 0;
 
@@ -102,7 +104,11 @@ export class Ledger {
 
   /** Whether any task with an offset in [from, to) is not done. */
   hasUndone(from: number, to: number): boolean {
-    if (to > this.cursor) return true;
+    return to > this.cursor || this.hasOutstanding(from, to);
+  }
+
+  /** Whether any task with an offset in [from, to) is outstanding. */
+  hasOutstanding(from: number, to: number): boolean {
     if (this.outstanding.size === 0) return false;
     if (this.outstanding.size < to - from) {
       for (const offset of this.outstanding.keys()) if (offset >= from && offset < to) return true;
@@ -121,6 +127,12 @@ export class Ledger {
       for (const at of this.ahead) if (at < offset) this.ahead.delete(at);
     }
     this.cursor = offset;
+  }
+
+  /** Sets the cursor, backwards too. */
+  rewind(offset: number): void {
+    this.cursor = offset;
+    this.ahead.clear();
   }
 
   /** How many offsets below `offset` the cursor will pass over. */
@@ -216,6 +228,7 @@ export class Ledger {
 
   /** Puts it back to its end of the order, as the operation could not be made. */
   unhold(task: Outstanding): void {
+    this.comebacks++;
     if (task.phase === TaskPhase.Returned) this.returned.push(task);
     else this.ready.add(task);
   }
@@ -261,17 +274,20 @@ export class Ledger {
   }
 
   /**
-   * Takes back what was held by sessions that are over: to the head, in the order of the tasks. Not logged: it follows
-   * from the restart. One that has had its last attempt gets a lease that is up.
+   * Takes back what was held by sessions that are over: to the head, in the order of the tasks, or behind the ready ones,
+   * in the order in which they were handed out. Not logged: it follows from the restart. One that has had its last attempt
+   * gets a lease that is up.
    */
-  endSessions(elapsedMs: number, isExhausted: (task: Outstanding) => boolean): void {
+  endSessions(elapsedMs: number, isExhausted: (task: Outstanding) => boolean, toHead: boolean): void {
     const held = [...this.leased].filter((task) => task.at === Number.POSITIVE_INFINITY);
-    for (const task of held.sort((a, b) => b.offset - a.offset)) {
+    if (toHead) held.sort((a, b) => b.offset - a.offset);
+    for (const task of held) {
       if (isExhausted(task)) {
         this.extend(task, elapsedMs);
       } else {
         this.#takeBack(task);
-        this.#makeReturned(task, elapsedMs);
+        if (toHead) this.#makeReturned(task, elapsedMs);
+        else this.#makeReady(task, elapsedMs);
       }
     }
   }
@@ -327,6 +343,7 @@ export class Ledger {
   }
 
   #makeReady(task: Outstanding, since: number): void {
+    this.comebacks++;
     task.phase = TaskPhase.Ready;
     task.since = since;
     task.wall = false;
@@ -334,6 +351,7 @@ export class Ledger {
   }
 
   #makeReturned(task: Outstanding, since: number): void {
+    this.comebacks++;
     task.phase = TaskPhase.Returned;
     task.since = since;
     task.wall = false;

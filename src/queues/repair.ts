@@ -23,6 +23,7 @@ import { LogState } from "./log-state.js";
 import { RecurringOp } from "./recurrence.js";
 import { type DueTerms, ScheduledOp } from "./scheduled.js";
 import { TaskChangeOp } from "./task-changes.js";
+import { CursorOp } from "./task-cursors.js";
 import { TaskOp, TaskState } from "./task-state.js";
 
 export type { RepairLoss, RepairReport } from "../engine/repair-report.js";
@@ -102,7 +103,7 @@ const repairer: QueueRepairer = {
    * not repeated, nor what builds on them: such tasks are delivered again. That a task is done is final.
    */
   salvage(state: QueueState, code: number, fields: Decoder, time: LogTime): boolean {
-    if (state instanceof LogState && !isConsumerOp(code)) return salvageLog(state, code, fields, time);
+    if (state instanceof LogState && !isConsumerOp(code)) return salvageReader(state, code, fields, time);
     switch (code) {
       case ConsumerOp.Deliver:
       case ConsumerOp.Extend:
@@ -150,8 +151,12 @@ const repairer: QueueRepairer = {
       case ConsumerOp.Pass:
       case RecurringOp.Fired:
         return false;
+      case CursorOp.CreateCursor:
+      case CursorOp.DeleteCursor:
+      case CursorOp.ResetCursor:
+        return salvageReader(state, code, fields, time);
       default:
-        if (state instanceof LogState) return salvageLog(state, code, fields, time);
+        if (state instanceof LogState) return salvageReader(state, code, fields, time);
         state.replay(code, fields, time);
         return true;
     }
@@ -199,7 +204,7 @@ const repairer: QueueRepairer = {
 
 /** Every consumer of a queue's records. */
 function consumersOf(state: QueueState): Consumer[] {
-  if (state instanceof TaskState) return [state.consumer];
+  if (state instanceof TaskState) return [state.consumer, ...state.cursors.consumers];
   if (!(state instanceof LogState)) return [];
   return [...state.groups.values()].flatMap((group) => (group.type === GroupType.shared ? [group.consumer] : []));
 }
@@ -212,8 +217,8 @@ function laneIn(state: QueueState, fields: Decoder): Lane | undefined {
   return consumer?.lanes.find((each) => each.number === lane);
 }
 
-/** What builds on an operation that is missing is left out: a group is made, or is not there, as far as the log tells. */
-function salvageLog(state: LogState, code: number, fields: Decoder, time: LogTime): boolean {
+/** What builds on an operation that is missing is left out: a group or cursor is there or not as far as the log tells. */
+function salvageReader(state: QueueState, code: number, fields: Decoder, time: LogTime): boolean {
   try {
     state.replay(code, fields, time);
     return true;

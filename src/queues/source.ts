@@ -268,6 +268,13 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     return this.#releaseOf([this.#token(ref)], resolveTransactionReleaseOptions(options).to === "head");
   }
 
+  /** Disposes of a task that was handed out and cannot be decoded. */
+  protected setAside(task: LeasedTask<O>, reason: string): Promise<void> {
+    const { consumer } = this;
+    if (task.token === "") return consumer.buryTaken(task, reason);
+    return consumer.bury(consumer.claimLease(task), reason, this.engine.options.durability);
+  }
+
   /** Before every call. @throws VarveError when there is nothing to be had from here any more */
   protected checkOpen(): void {
     this.engine.checkOpen();
@@ -414,13 +421,8 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   }
 
   #buryUndecodable(task: LeasedTask<O>, reason: string): void {
-    const { consumer } = this;
-    const engine = this.engine;
-    const buried =
-      task.token === ""
-        ? consumer.buryTaken(task, reason.slice(0, 256))
-        : consumer.bury(consumer.claimLease(task), reason.slice(0, 256), engine.options.durability);
-    buried.catch((error: Error) => {
+    const { engine } = this;
+    this.setAside(task, reason.slice(0, 256)).catch((error: Error) => {
       // The lease ends by itself, and the next attempt meets the same.
       engine.logger.error({ queue: this.name, task: task.id, error }, "an undecodable task could not be set aside");
     });

@@ -2,6 +2,7 @@ import type { Codec } from "../api/codec.js";
 import type {
   Bytes,
   CommitOptions,
+  CursorOptions,
   Durability,
   Duration,
   EnqueueBatchOptions,
@@ -12,17 +13,20 @@ import type {
   ScheduleInfo,
   ScheduleSpec,
   StoredTaskSettings,
+  TaskCursor,
   TaskName,
   TaskQueue,
   TaskSettings,
   TaskStats,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { checkCursorName } from "../api/names.js";
 import {
   DELAY_MS_MAX,
   describeTaskConfig,
   mergeTaskConfig,
   resolveCommitOptions,
+  resolveCursorOptions,
   resolveEnqueueBatchOptions,
   resolveEnqueueOptions,
   resolveScheduledTaskOptions,
@@ -41,6 +45,7 @@ import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recu
 import type { DueTerms } from "./scheduled.js";
 import { EmbeddedSource } from "./source.js";
 import { applyTerms, changeTask } from "./task-changes.js";
+import { EmbeddedCursor } from "./task-cursor.js";
 import { configureTasks, purgeTasks } from "./task-settings.js";
 import type { TaskState } from "./task-state.js";
 
@@ -225,6 +230,29 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   async expire(): Promise<number> {
     this.checkOpen();
     return await this.consumer.delivery.expire();
+  }
+
+  async cursor(name: string, options?: CursorOptions): Promise<TaskCursor<O>> {
+    const { create } = resolveCursorOptions(options);
+    this.checkOpen();
+    checkCursorName(name);
+    const { cursors } = this.#state;
+    if (!create && !cursors.byName.has(name)) {
+      throw new VarveError("ERR_NOT_FOUND", `${this.name} has no cursor ${name}, and create is false`);
+    }
+    return new EmbeddedCursor(this.engine, this.#state, await cursors.open(name), this.codec);
+  }
+
+  async cursors(): Promise<string[]> {
+    this.checkOpen();
+    return [...this.#state.cursors.byName.keys()].sort();
+  }
+
+  async deleteCursor(name: string, options?: CommitOptions): Promise<boolean> {
+    const durability = this.engine.durability(resolveCommitOptions(options).durability);
+    this.checkOpen();
+    checkCursorName(name);
+    return await this.#state.cursors.delete(name, durability);
   }
 
   async schedules(): Promise<ScheduleInfo[]> {

@@ -99,6 +99,19 @@ export function isSetAside(bytes: Buffer | undefined): boolean {
   return bytes !== undefined && bytes[0] === Tag.SetAside;
 }
 
+/**
+ * Whether a task's time is over.
+ * @param ttlMs caps the life of every task of its queue; 0: no cap
+ */
+export function isOver(
+  { timestamp }: RecordCursor,
+  { expiresAt }: TaskAttributes,
+  ttlMs: number,
+  wallMs: number,
+): boolean {
+  return (expiresAt > 0 && wallMs > expiresAt) || (ttlMs > 0 && wallMs > timestamp + ttlMs);
+}
+
 export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes {
   if (bytes === undefined) return NO_ATTRIBUTES;
   const attributes: TaskAttributes = { ...NO_ATTRIBUTES };

@@ -50,6 +50,7 @@ export function purgeTasks(engine: Engine, state: TaskState, durability: Durabil
         purged = state.count - state.consumer.leased;
         for (const lane of lanes) lane.clear(lane.stream.staged);
         state.scheduled.clear();
+        state.cursors.purged();
         state.handedOut();
       },
       settle: () => resolve(purged),

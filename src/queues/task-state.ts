@@ -5,7 +5,7 @@
  *   Configure     JSON                                                           the queue's rules
  *   Dedupe        n { key, id }                                                  the key stands for the task from now on
  *
- * The other operations are its consumer's (consumer.ts), of tasks that wait for their time (scheduled.ts), and of recurring
+ * The other operations are its consumer's (consumer.ts), those of its cursors (task-cursors.ts), of tasks that wait for their time (scheduled.ts), and of recurring
  * schedules (recurrence.ts).
  */
 
@@ -29,6 +29,7 @@ import { isRecurringOp, Recurrence, type RecurringHost } from "./recurrence.js";
 import { RecurringTable, type Template } from "./recurring.js";
 import { isScheduledOp, Scheduled, type ScheduledHost } from "./scheduled.js";
 import { applyTerms, isTaskChangeOp, replayTaskChange } from "./task-changes.js";
+import { isCursorOp, TaskCursors } from "./task-cursors.js";
 import { encodeTaskAttributes, letterOf, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
 import { TaskRoom } from "./task-room.js";
 
@@ -61,6 +62,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   readonly scheduled: Scheduled;
   dedupe = new DedupeTable();
   recurrence: Recurrence;
+  readonly cursors: TaskCursors;
   config: TaskConfig;
   readonly room = new TaskRoom(this);
   readonly #admit = () => this.room.admit();
@@ -79,6 +81,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.config = config;
     this.consumer = new Consumer(MAIN_CONSUMER, this, this.deadTasks);
     this.scheduled = new Scheduled(this);
+    this.cursors = new TaskCursors(this);
     this.recurrence = new Recurrence(this, new RecurringTable());
     const later = streams.find((stream) => stream.folder === LATER_FOLDER);
     if (later !== undefined) this.#keepBlocks(later);
@@ -103,6 +106,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     state.scheduled.decode(input);
     state.dedupe = DedupeTable.decode(input);
     state.recurrence = new Recurrence(state, RecurringTable.decode(input));
+    state.cursors.decode(input);
     return state;
   }
 
@@ -113,6 +117,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.scheduled.attach(engine);
     this.consumer.attach(engine);
     this.recurrence.attach(engine);
+    this.cursors.attach(engine);
   }
 
   /** The ledger of the tasks of priority 0. */
@@ -144,6 +149,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.scheduled.encode(output);
     this.dedupe.encode(output);
     this.recurrence.table.encode(output);
+    this.cursors.encode(output);
   }
 
   addStream(stream: Stream): void {
@@ -157,7 +163,9 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   neededFrom(stream: Stream): number {
     if (stream === this.#later) return Math.min(stream.next, this.scheduled.lowestBlock);
     const lane = this.consumer.lanes.find((each) => each.stream === stream);
-    return lane === undefined ? stream.head : Math.min(lane.ledger.lowest, this.scheduled.lowest(lane.number));
+    if (lane === undefined) return stream.head;
+    const { ledger, number } = lane;
+    return Math.min(ledger.lowest, this.scheduled.lowest(number), this.cursors.lowest(number));
   }
 
   upkeep(rewriter: Rewriter): Promise<void> | undefined {
@@ -167,6 +175,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   resume(last: LogTime, now: LogTime): void {
     this.consumer.resume(last, now);
     this.scheduled.resume(last, now);
+    this.cursors.resume(last, now);
   }
 
   close(error: Error): void {
@@ -174,13 +183,16 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.room.close(error);
     this.recurrence.close();
     this.consumer.close(error);
+    this.cursors.close(error);
   }
 
   replay(code: number, input: Decoder, time: LogTime): void {
     if (isConsumerOp(code)) {
       const number = input.varint();
-      if (number !== MAIN_CONSUMER) throw new MalformedError(`queue ${this.name} has no consumer ${number}`);
-      this.consumer.replay(code, input, time);
+      const consumer = number === MAIN_CONSUMER ? this.consumer : this.cursors.consumer(number);
+      consumer?.replay(code, input, time);
+    } else if (isCursorOp(code)) {
+      this.cursors.replay(code, input);
     } else if (isScheduledOp(code)) {
       this.scheduled.replay(code, input, time);
     } else if (isTaskChangeOp(code)) {
@@ -197,6 +209,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     } else if (code === TaskOp.Clear) {
       for (let count = input.varint(); count > 0; count--) this.consumer.lane(input.varint()).clear(input.varint());
       this.scheduled.clear();
+      this.cursors.purged();
     } else {
       throw new MalformedError(`operation ${code} of a task queue is not known`);
     }
@@ -222,6 +235,11 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   get rules(): TaskConfig {
     return this.config;
+  }
+
+  /** One task serves a reader of each cursor, and then one of the queue's. */
+  serveOthers(): void {
+    this.cursors.serve();
   }
 
   /** A task queue has had its stream of dead letters from the start. */
@@ -282,9 +300,14 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   #addLane(stream: Stream, ledger: Ledger): void {
     const lane = new Lane(this.name, stream, ledger);
-    stream.isNeeded = (from, to) => ledger.hasUndone(from, to) || this.scheduled.mayHold(lane.number, from, to);
+    const { number } = lane;
+    stream.isNeeded = (from, to) => {
+      if (ledger.hasUndone(from, to) || this.scheduled.mayHold(number, from, to)) return true;
+      return this.cursors.holds(number, from, to);
+    };
     lane.scheduled = this.scheduled;
     this.consumer.addLane(lane);
+    this.cursors.addLane(lane);
   }
 
   // ------------------------------------------------------------------------------------------ for the queue's parts

@@ -10,6 +10,7 @@ import { closeConformance } from "./close.js";
 import { codecConformance } from "./codecs.js";
 import { compactionConformance } from "./compaction.js";
 import { concurrencyConformance } from "./concurrency.js";
+import { cursorConformance } from "./cursors.js";
 import { deadLetterConformance } from "./dead-letters.js";
 import { dedupeConformance } from "./dedupe.js";
 import { expiryConformance } from "./expiry.js";
@@ -112,6 +113,7 @@ export function defineConformance(name: string, implementation: Implementation):
     scheduledConformance(check);
     scheduleConformance(check);
     deadLetterConformance(check);
+    cursorConformance(check);
     taskLimitsConformance(check);
     taskSettingsConformance(check);
     taskStatsConformance(check);
