@@ -1,29 +1,14 @@
 /**
- * Options of what a task queue does about time and outcomes: recurring schedules, other due times, results, flows. As in
- * options.ts, whose continuation this is.
+ * Options of what a task queue does about time: recurring schedules, other due times. As in options.ts, whose continuation
+ * this is.
  */
 
 import type { ScheduleSpec } from "./contract.js";
 import { VarveError } from "./errors.js";
-import { findJsonProblem } from "./json-check.js";
-import {
-  abortSignal,
-  choice,
-  duration,
-  integer,
-  moment,
-  optional,
-  optionError,
-  parseText,
-  resolver,
-  text,
-} from "./option-table.js";
-import { DELAY_MS_MAX, type ResolvedCommitOptions, resolveCommitOptions, WAIT_MS_MAX } from "./options.js";
+import { choice, duration, integer, moment, optional, optionError, parseText, resolver, text } from "./option-table.js";
+import { DELAY_MS_MAX } from "./options.js";
 import { show } from "./show.js";
-import { formatBytes } from "./units.js";
 
-export const RESULT_BYTES_MAX = 64 * 1024;
-export const PROGRESS_BYTES_MAX = 1024;
 const SCHEDULE_NAME_LENGTH_MAX = 200;
 /** A shorter period would be a loop. */
 const EVERY_MS_MIN = 10;
@@ -106,52 +91,4 @@ export function resolveDue(due: unknown): ResolvedDue {
     throw optionError("at", "reschedule() needs either at or delay");
   }
   return resolved;
-}
-
-// ------------------------------------------------------------------------------------------------------------- results
-
-export interface ResolvedResultOptions {
-  readonly waitMs: number;
-  readonly signal: AbortSignal | undefined;
-}
-
-export const resolveResultOptions = resolver<ResolvedResultOptions>("result()", {
-  waitMs: duration("wait", 0, WAIT_MS_MAX, 0),
-  signal: abortSignal("signal"),
-});
-
-export interface ResolvedAckOptions extends ResolvedCommitOptions {
-  /** JSON; `undefined`: none was given. */
-  readonly result: string | undefined;
-}
-
-/** @throws VarveError `ERR_OPTION`, `ERR_ENCODE`, `ERR_TOO_LARGE` */
-export function resolveAckOptions(options?: { readonly result?: unknown }): ResolvedAckOptions {
-  if (options === undefined || !("result" in options)) return { ...resolveCommitOptions(options), result: undefined };
-  const { result, ...rest } = options;
-  const resolved = resolveCommitOptions(rest);
-  return { ...resolved, result: result === undefined ? undefined : toJson(result, "the result", RESULT_BYTES_MAX) };
-}
-
-/** The second argument of `progress()`. @throws VarveError `ERR_ENCODE`, `ERR_TOO_LARGE` */
-export function encodeProgress(value: unknown): string {
-  return toJson(value, "the progress", PROGRESS_BYTES_MAX);
-}
-
-function toJson(value: unknown, what: string, bytesMax: number): string {
-  const problem = findJsonProblem(value);
-  if (problem !== undefined) {
-    throw new VarveError("ERR_ENCODE", `${what} must be JSON; it holds ${problem.what} at ${problem.path}`, {
-      details: { path: problem.path },
-    });
-  }
-  const json = JSON.stringify(value);
-  const bytes = Buffer.byteLength(json);
-  if (bytes <= bytesMax) return json;
-  throw new VarveError(
-    "ERR_TOO_LARGE",
-    `${what} has ${bytes} bytes as JSON; the limit is ${bytesMax} (${formatBytes(bytesMax)}). Store large ones elsewhere ` +
-      "and pass their address.",
-    { details: { size: bytes, limit: bytesMax } },
-  );
 }

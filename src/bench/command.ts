@@ -8,8 +8,9 @@ import { EXPERIMENTS } from "./experiments.js";
 import { benchOpen } from "./open.js";
 import { ProgressBar } from "./progress.js";
 import { benchQueues } from "./queues.js";
-import { backlogReport, compactionReport, openReport, queuesReport, runReport } from "./report.js";
+import { backlogReport, compactionReport, openReport, queuesReport, runReport, scheduleReport } from "./report.js";
 import { benchRun, type OnProgress } from "./run.js";
+import { benchSchedule } from "./schedule.js";
 import { withScratch } from "./scratch.js";
 import { WORKLOADS } from "./workloads.js";
 
@@ -216,6 +217,54 @@ function registerBacklog(parent: Command): void {
   );
 }
 
+interface ScheduleOptions extends CommonOptions {
+  readonly tasks: number;
+  readonly batch: number;
+  readonly horizon: number;
+  readonly probes: number;
+  readonly probeTime: number;
+}
+
+function registerSchedule(parent: Command): void {
+  const command = withCommon(
+    parent
+      .command("schedule")
+      .summary("memory and punctuality with many scheduled tasks")
+      .description(
+        "Schedules many tasks for later than the measurement, then waits for some that are due soon, with nothing else going on. One round.",
+      ),
+    1,
+    32,
+  )
+    .option("--tasks <n>", "tasks that wait", count(1), 10_000_000)
+    .option("--batch <n>", "tasks per enqueueBatch, which share a due time", count(1), 256)
+    .option(
+      "--horizon <duration>",
+      "the due times are spread over so much; 0ms: the same for all",
+      duration,
+      30 * 86_400_000,
+    )
+    .option("--probes <n>", "tasks that are waited for", count(1), 1000)
+    .option("--probe-time <duration>", "their due times are spread over so much", duration, 20_000);
+  benchmark(
+    command,
+    (directory, options: ScheduleOptions, onProgress) =>
+      benchSchedule(
+        {
+          ...options,
+          directory,
+          messageBytes: options.messageSize,
+          horizonMs: options.horizon,
+          probeMs: options.probeTime,
+        },
+        onProgress,
+      ),
+    ({ tasks, messageSize, horizon }) =>
+      `varve bench schedule: ${tasks} tasks of ${formatBytes(messageSize)}, due within ${formatDuration(horizon)} of each other`,
+    (result, _options, dim) => scheduleReport(result, dim),
+  );
+}
+
 interface OpenOptions extends CommonOptions {
   readonly few: number;
   readonly many: number;
@@ -324,6 +373,7 @@ export function registerBench(program: Command): void {
   registerRun(bench);
   registerBacklog(bench);
   registerOpen(bench);
+  registerSchedule(bench);
   registerQueues(bench);
   registerCompaction(bench);
   bench.command("child", { hidden: true }).action(() => serveParent(EXPERIMENTS));

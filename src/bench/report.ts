@@ -6,6 +6,7 @@ import type { Latency, Memory, Spread } from "./measure.js";
 import type { OpenResult } from "./open.js";
 import type { QueuesResult } from "./queues.js";
 import type { WorkloadResult } from "./run.js";
+import type { ScheduleResult } from "./schedule.js";
 
 /** Columns as wide as their longest cell; the first aligned left, the others right. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[], dim = false): string {
@@ -146,6 +147,24 @@ export function openReport({ cases, ratio: ratios }: OpenResult, dim: boolean): 
       dim,
     ),
   ].join("\n");
+}
+
+export function scheduleReport(result: ScheduleResult, dim: boolean): string {
+  const { emptyBytes, scheduledBytes, peakBytes, fillPerSecond, lateMs, early } = result;
+  const above = (bytes: number): string =>
+    `${formatBytes(bytes)} (${formatBytes(Math.max(0, bytes - emptyBytes))} above)`;
+  return table(
+    ["scheduled tasks", ""],
+    [
+      ["memory with none", formatBytes(emptyBytes)],
+      ["memory with all", above(scheduledBytes)],
+      ["most memory", above(peakBytes)],
+      ["scheduled per second", whole(fillPerSecond)],
+      ["late, p50 / p99 / most", `${lateMs.p50} / ${lateMs.p99} / ${lateMs.max} ms`],
+      ["early", String(early)],
+    ],
+    dim,
+  );
 }
 
 export function queuesReport(result: QueuesResult, queues: number, dim: boolean): string {

@@ -113,7 +113,7 @@ test("a snapshot shows queues, their runs and their ledgers; an index its entrie
   );
   assert.deepEqual(
     scheduled.lanes[0]!.elapsed.entries.map((entry) => entry.offset),
-    [TASKS + 1],
+    [TASKS],
   );
   assert.equal((config as { maxAttempts: number }).maxAttempts, 1);
   const events = sections.find((section) => section.queue === "events")!;

@@ -9,6 +9,9 @@ import { verifyDirectory } from "../../src/index.js";
 import { ConsumerOp } from "../../src/queues/consumer.js";
 import { TaskPhase } from "../../src/queues/ledger.js";
 import { LogOp } from "../../src/queues/log-state.js";
+import { RecurringOp } from "../../src/queues/recurrence.js";
+import { ScheduledOp } from "../../src/queues/scheduled.js";
+import { TaskChangeOp } from "../../src/queues/task-changes.js";
 import { TaskOp } from "../../src/queues/task-state.js";
 import { withDirectory } from "../support/directories.js";
 import { exampleBlocks, makeExample } from "./example.js";
@@ -28,7 +31,7 @@ test("the example in docs/format.md is what varve writes", async () => {
 });
 
 test("docs/format.md lists every operation and phase with its number", () => {
-  for (const numbers of [LogOp, TaskOp, ConsumerOp, TaskPhase]) {
+  for (const numbers of [LogOp, TaskOp, ScheduledOp, TaskChangeOp, RecurringOp, ConsumerOp, TaskPhase]) {
     for (const [name, number] of Object.entries(numbers)) {
       if (number === TaskPhase.Done && numbers === TaskPhase) continue; // never stored
       assert.match(DOC, new RegExp(`^\\| ${number} +\\| ${name} `, "m"), `${name} ${number}`);
