@@ -383,6 +383,13 @@ function rewriteSection(bytes: Buffer, queue: string, edit: (body: Decoder, outp
   return Buffer.concat(encodeSnapshot(snapshot.header, sections));
 }
 
+/** Copies the queue's own state. */
+function copyState(body: Decoder, output: Encoder): void {
+  const bytes = body.varint();
+  output.varint(bytes);
+  output.bytes(body.bytes(bytes));
+}
+
 /** Copies a section body but for the queue's own state. */
 function editState(body: Decoder, output: Encoder, edit: (state: TaskState) => void): void {
   output.varint(body.varint());
@@ -403,7 +410,7 @@ test("records that a log still has are missed when no segment holds them", async
     const report = await verifyChanged(directory, file!, (bytes) =>
       rewriteSection(bytes, "events", (body, output) => {
         output.varint(body.varint());
-        output.varint(body.varint());
+        copyState(body, output);
         output.varint(body.varint());
         // The stream's id, its folder (none) and its head.
         for (let field = 0; field < 3; field++) output.varint(body.varint());
