@@ -13,9 +13,6 @@
 import { VarveError } from "../api/errors.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 
-/** Longest dedupe key, in characters. */
-export const DEDUPE_KEY_LENGTH_MAX = 256;
-
 export interface DedupeRules {
   readonly windowMs: number;
   readonly maxKeys: number;

@@ -24,7 +24,7 @@ import { VarveError } from "../api/errors.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 
 /** A due time that is over by more than this when it is looked at was missed. */
-export const MISSED_AFTER_MS = 60_000;
+const MISSED_AFTER_MS = 60_000;
 /** Firings for missed due times, at most. */
 export const FIRINGS_MAX = 1000;
 /** Schedules of one queue, at most. */

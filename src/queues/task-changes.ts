@@ -60,7 +60,7 @@ export interface TaskTerms {
 }
 
 /** The lane and offset that a task's id names; undefined when it is none of this queue's. */
-export function placeOfId(state: TaskState, id: string): { readonly lane: Lane; readonly offset: number } | undefined {
+function placeOfId(state: TaskState, id: string): { readonly lane: Lane; readonly offset: number } | undefined {
   const parts = /^(?:([1-9])-)?(\d{1,16})$/.exec(id);
   if (parts === null) return undefined;
   const number = Number(parts[1] ?? 0);
