@@ -31,29 +31,23 @@ async function fill(directory: string): Promise<void> {
   await mq.close();
 }
 
-function sectionOf(directory: string, queue: string): Buffer {
-  const snapshot = decodeSnapshot(readFileSync(join(directory, filesIn(directory, "snap", /snap$/)[0]!)));
+/** Where a queue's section begins in the snapshot, and where in it the id of the queue's first stream stands. */
+function sectionAt(directory: string, queue: string): { position: number; firstStreamId: number } {
+  const bytes = readFileSync(join(directory, filesIn(directory, "snap", /snap$/)[0]!));
+  const snapshot = decodeSnapshot(bytes);
   assert.ok(typeof snapshot !== "string");
-  return snapshot.sections.find(({ name }) => name === queue)!.body;
-}
-
-function sectionAt(directory: string, queue: string): number {
-  return sectionOf(directory, queue).byteOffset;
-}
-
-/** Where in its section the id of a queue's first stream stands. */
-function firstStreamIdIn(directory: string, queue: string): number {
-  const body = new Decoder(sectionOf(directory, queue));
+  const section = snapshot.sections.find(({ name }) => name === queue)!.body;
+  const body = new Decoder(section);
   body.varint(); // records
   body.bytes(body.varint()); // the state
   body.varint(); // streams
-  return body.position;
+  return { position: section.byteOffset - bytes.byteOffset, firstStreamId: body.position };
 }
 
 test("a damaged section stays damaged, however often it is written again", async () => {
   await withDirectory(async (directory) => {
     await fill(directory);
-    change(directory, filesIn(directory, "snap", /snap$/)[0]!, flip(sectionAt(directory, "one")));
+    change(directory, filesIn(directory, "snap", /snap$/)[0]!, flip(sectionAt(directory, "one").position));
     for (let life = 0; life < 3; life++) {
       const mq = await open(directory, OPTIONS);
       await (await mq.openLog("two")).append(`life ${life}`);
@@ -72,7 +66,8 @@ test("a damaged section claims no stream of a queue that is sound", async () => 
     const child = startChild(import.meta.url, "./append-worker.js", { args: [directory, "two", "c"] });
     await child.exited;
     // The id of the first queue's stream becomes that of the second.
-    const at = sectionAt(directory, "one") + firstStreamIdIn(directory, "one");
+    const { position, firstStreamId } = sectionAt(directory, "one");
+    const at = position + firstStreamId;
     const snapshot = filesIn(directory, "snap", /snap$/)[0]!;
     assert.equal(readFileSync(join(directory, snapshot))[at], 1);
     change(directory, snapshot, (bytes) => {
@@ -156,7 +151,7 @@ test("changes of a damaged queue are copied before the log that holds them is re
     await fill(directory);
     const child = startChild(import.meta.url, "./append-worker.js", { args: [directory, "one", "3"] });
     await child.exited;
-    change(directory, filesIn(directory, "snap", /snap$/)[0]!, flip(sectionAt(directory, "one")));
+    change(directory, filesIn(directory, "snap", /snap$/)[0]!, flip(sectionAt(directory, "one").position));
     const log = filesIn(directory, "wal", /^\d+\.wal$/).at(-1)!;
     const bytes = readFileSync(join(directory, log));
     const mq = await open(directory, OPTIONS);
