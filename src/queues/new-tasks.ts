@@ -130,7 +130,7 @@ export class NewTasks implements Change {
     if (this.#due === undefined) {
       consumer.delivery.wake();
     } else {
-      this.#state.consumer.lane(this.#priority).aside += this.#count;
+      this.#state.setAside(this.#priority, this.#count);
       scheduled.schedule(this.#priority, this.#first, this.#count, this.#due, entryTime);
       consumer.arm();
     }

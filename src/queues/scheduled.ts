@@ -57,6 +57,8 @@ export interface ScheduledHost {
   readonly name: string;
   /** The stream of blocks, which is added if there is none. Not between `begin` and `add`. */
   blockStream(): Stream;
+  /** Records of a lane say that they wait for their time; the cursor will pass them. */
+  setAside(lane: number, count: number): void;
   /** Tasks may have become ready, or will at another time than was thought. */
   changed(): void;
 }
@@ -340,7 +342,9 @@ export class Scheduled {
     if (code === ScheduledOp.Schedule) {
       const terms = { delayMs: input.varint(), wallMs: input.varint() };
       const first = input.varint();
-      this.schedule(lane, first, input.varint(), terms, time);
+      const count = input.varint();
+      this.#host.setAside(lane, count);
+      this.schedule(lane, first, count, terms, time);
       return;
     }
     const wheel = this.#wheels(lane)[wheelClock(input.varint())];

@@ -322,6 +322,10 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     return this.#later ?? addStream(this.#engine, this, LATER_FOLDER);
   }
 
+  setAside(lane: number, count: number): void {
+    this.consumer.lane(lane).aside += count;
+  }
+
   changed(): void {
     this.consumer.delivery.wake();
     this.consumer.arm();

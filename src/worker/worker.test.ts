@@ -46,6 +46,7 @@ class FakeSource implements WorkSource<string> {
       attempt,
       token: payload,
       timestamp: 0,
+      priority: 0,
       expiresAt: undefined,
       key: undefined,
       headers: {},

@@ -19,6 +19,8 @@ export function taskStatsConformance(check: Check): void {
         oldestLeaseAge: 0,
         nextDueIn: undefined,
         oldestDeadAge: 0,
+        paused: false,
+        bytesReady: 0,
         waiters: 0,
         bytes: 0,
       },

@@ -21,7 +21,7 @@ import { kinds } from "../../src/queues/kinds.js";
 import { TaskPhase } from "../../src/queues/ledger.js";
 import type { LogState } from "../../src/queues/log-state.js";
 import { EmbeddedMessageQueue } from "../../src/queues/message-queue.js";
-import { decodeTaskAttributes } from "../../src/queues/task-record.js";
+import { decodeTaskAttributes, isSetAside } from "../../src/queues/task-record.js";
 import { TaskState } from "../../src/queues/task-state.js";
 import { formatToken } from "../../src/queues/task-token.js";
 import type { RecordCursor } from "../../src/storage/batch.js";
@@ -1069,9 +1069,13 @@ async function eachRecord(
 export async function lookAtTasks(engine: Engine, state: TaskState): Promise<SeenTasks> {
   const { ledger, tasks, deadTasks, exhumed } = state;
   const live: SeenTask[] = [];
-  await eachRecord(engine, tasks, ledger.lowest, ({ offset }, item) => {
+  const { scheduled } = state;
+  await eachRecord(engine, tasks, Math.min(ledger.lowest, scheduled.lowest(0)), (record, item) => {
+    const { offset } = record;
     const task = ledger.outstanding.get(offset);
-    if (task === undefined && (offset < ledger.cursor || ledger.ahead.has(offset))) return;
+    const passedOver = offset < ledger.cursor || ledger.ahead.has(offset);
+    const setAside = offset >= ledger.marksFrom && isSetAside(record.attributes());
+    if (task === undefined && !scheduled.has(0, offset) && (passedOver || setAside)) return;
     const leased = task?.phase === TaskPhase.Leased;
     const attempt = task?.attempt ?? 0;
     const token = leased

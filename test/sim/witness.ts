@@ -1,6 +1,6 @@
 import type { Engine } from "../../src/engine/engine.js";
 import type { QueueState } from "../../src/engine/queue-state.js";
-import { TaskPhase } from "../../src/queues/ledger.js";
+import { Outstanding, TaskPhase } from "../../src/queues/ledger.js";
 import { LogState } from "../../src/queues/log-state.js";
 import { TaskState } from "../../src/queues/task-state.js";
 import type { Stream } from "../../src/storage/stream.js";
@@ -94,8 +94,14 @@ export class Witness {
 export function describe(queue: QueueState): string {
   if (queue instanceof LogState) return `log ${queue.stream.head}..${end(queue.stream)}`;
   if (!(queue instanceof TaskState)) throw new Error(`queue ${queue.name} is of no known kind`);
-  const { ledger, tasks, deadTasks, exhumed, config } = queue;
-  const outstanding = [...ledger.outstanding.values()]
+  const { ledger, tasks, deadTasks, exhumed, config, scheduled } = queue;
+  // That a task has become ready is not logged: it follows from the clock.
+  const waiting: Outstanding[] = [];
+  for (let offset = tasks.head; offset < end(tasks); offset++) {
+    if (scheduled.has(0, offset))
+      waiting.push(Object.assign(new Outstanding(ledger, offset), { phase: TaskPhase.Waiting }));
+  }
+  const outstanding = [...ledger.outstanding.values(), ...waiting]
     .sort((a, b) => a.offset - b.offset)
     .map((task) => {
       const failures = task.failures?.length ?? 0;
