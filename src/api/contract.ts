@@ -882,8 +882,7 @@ export interface TaskCursor<O = Buffer> {
   peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined>;
   /**
    * Forgets the failed reads and sets the position back to just before the oldest task that is available, so that
-   * everything still in the queue is read again. A task that is in a reader's hands stays there: it is read again if it is
-   * given back.
+   * everything still in the queue is read again. What is in a reader's hands stays there, and is passed over while it is.
    */
   reset(options?: CommitOptions): Promise<void>;
   stats(): Promise<TaskCursorStats>;

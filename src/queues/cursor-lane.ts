@@ -20,6 +20,8 @@ export class CursorLane extends Lane {
   #nothingBelow = 0;
   #comebacks = -1;
   #cappedAtMs = 0;
+  /** What it has read and not finished, from the position on, which only a reset leaves. */
+  readonly #readAhead = new Set<number>();
   /** What the queue had handed out or postponed, and could give out, at that time: in order. */
   #backAgain: number[] = [];
   #nextBack = 0;
@@ -32,6 +34,7 @@ export class CursorLane extends Lane {
     super(title, main.stream, ledger);
     this.#main = main;
     this.#ttlMs = ttlMs;
+    this.#noteReadAhead();
   }
 
   override attach(engine: Engine): void {
@@ -92,15 +95,27 @@ export class CursorLane extends Lane {
   rewind(position: number): void {
     this.ledger.rewind(position);
     this.taken = 0;
-    this.#nothingBelow = 0;
     this.#comebacks = -1;
+    this.#noteReadAhead();
   }
 
-  /** Looks again at what is behind, if anything came back or may have come back to life. */
+  #noteReadAhead(): void {
+    const { cursor, outstanding } = this.ledger;
+    this.#readAhead.clear();
+    for (const offset of outstanding.keys()) if (offset >= cursor) this.#readAhead.add(offset);
+  }
+
+  /** Looks again at what is behind, if anything came back, was finished, or may have come back to life. */
   #refresh(): void {
     const { comebacks, outstanding } = this.#main.ledger;
     const ttlMs = this.#ttlMs();
-    if (comebacks === this.#comebacks && ttlMs === this.#cappedAtMs) return;
+    let isSame = comebacks === this.#comebacks && ttlMs === this.#cappedAtMs;
+    for (const offset of this.#readAhead) {
+      if (this.ledger.outstanding.has(offset)) continue;
+      this.#readAhead.delete(offset);
+      isSame = false;
+    }
+    if (isSame) return;
     this.#comebacks = comebacks;
     this.#cappedAtMs = ttlMs;
     this.#nothingBelow = 0;

@@ -338,6 +338,21 @@ export function cursorConformance(check: Check): void {
     assert.deepEqual(await drain(cursor), ["later", "now"]);
   });
 
+  check("cursor: reads the most urgent first, and has a place in each priority", async (on) => {
+    const jobs = await filled(on.mq.openTask("jobs"), "1", "2");
+    const cursor = await jobs.cursor("c");
+    assert.equal(await next(cursor), "1");
+    await jobs.enqueueBatch(["5", "6"], { priority: 5 });
+    await jobs.enqueue("9", { priority: 9 });
+    await cursor.release(await opened(cursor));
+    assert.equal(await shown(cursor), "9");
+    const again = await (await on.reopen()).openTask("jobs");
+    const reopened = await again.cursor("c");
+    assert.equal((await reopened.stats()).items, 4);
+    assert.deepEqual(await drain(reopened), ["9", "5", "6", "2"]);
+    assert.deepEqual(await drain(await again.cursor("late")), ["9", "5", "6", "1", "2"]);
+  });
+
   check("cursor: a payload that cannot be decoded is passed over", async ({ mq }) => {
     await filled(mq.openTask("jobs"), "1", "{", "2");
     const jobs = await mq.openTask<number, number>("jobs", { codec: json() });
