@@ -129,8 +129,8 @@ export async function openDirectory(
       covered = await checkpointer.checkpointNow();
       if (engine.failure !== undefined) throw engine.failure;
       if (!covered) {
-        // After a failed write, what was read back may be in memory alone, and only a checkpoint writes it again.
-        if (failed) throw diskFull(directory);
+        // After a failed write, what was read back may be in memory alone, whatever a sync says. No checkpoint writes it.
+        if (failed) await wal.writeAgain();
         notes.push(`${directory}: the disk is full; reads go on, changes are taken when there is space`);
       }
       options.logger.info({ directory, ...report }, "recovered after an unclean stop");
@@ -376,13 +376,6 @@ class Replay {
       throw error;
     }
   }
-}
-
-function diskFull(directory: string): VarveError {
-  return new VarveError(
-    "ERR_DISK_FULL",
-    `${directory}: the disk is full, and a write had failed before: what is left must be written again. Free some space.`,
-  );
 }
 
 function corrupt(file: string, reason: string): VarveError {

@@ -391,6 +391,24 @@ export class Wal {
     }
   }
 
+  /**
+   * Writes what stands in the files in use once more, in its place, and makes it durable. It takes no space. After a failed
+   * write or sync the operating system may count pages as written that are not.
+   */
+  async writeAgain(): Promise<void> {
+    const buffer = Buffer.allocUnsafe(this.growBytes);
+    for (const wal of this.files) {
+      for (let at = 0; at < wal.position; ) {
+        const bytes = await wal.file.read(buffer, 0, Math.min(buffer.length, wal.position - at), at);
+        if (bytes === 0) throw new VarveError("ERR_IO", `${wal.file.path}: ends at ${at}, before ${wal.position}`);
+        await wal.file.write([buffer.subarray(0, bytes)], at);
+        at += bytes;
+      }
+      wal.dirty = true;
+    }
+    await this.sync();
+  }
+
   /** Gives up the oldest file, all of whose entries a durable checkpoint covers. */
   recycleOldest(): void {
     const wal = this.files.shift();

@@ -164,4 +164,12 @@ export const checkpointMutants: readonly Mutant[] = [
     breaks: "a full disk can be drained",
     killer: KILLED_WHEN_FULL,
   },
+  {
+    name: "what a failed write may have left in memory alone is not written again where no checkpoint has space",
+    file: "src/engine/recovery.ts",
+    search: "        if (failed) await wal.writeAgain();\n",
+    replacement: "",
+    breaks: "what readers are given is durable",
+    killer: testFile("test/sim/full-disk.test.ts", "though a write had failed before"),
+  },
 ];

@@ -193,3 +193,28 @@ void test("opens, to be read, though others take what is given up at once; takes
     assert.deepEqual(await next.settle(allOf(again.log)), [...records, "more"]);
   }
 });
+
+void test("opens though a write had failed before and others take what is given up; what is read is durable", async () => {
+  const { machine, records } = await filled(7, TINY, 300_000, 1000);
+  const mq = await machine.open(TINY);
+  const { log } = await queues(machine, mq);
+  machine.disk.onCall = (kind, path, call) => {
+    if (kind === "sync" && path.endsWith(".wal")) machine.disk.failAt(call, { errno: "EIO", pages: "kept" });
+  };
+  assert.equal(await machine.settle(codeOf(log.append("late"))), "ERR_OUTCOME_UNKNOWN");
+  machine.disk.onCall = undefined;
+  let next = machine.kill();
+  fill(next);
+  const { disk } = next;
+  disk.onCall = () => {
+    disk.capacityBytes = Math.min(disk.capacityBytes, disk.usedBytes);
+  };
+  const reopened = await next.open(TINY);
+  const found = await next.settle(allOf((await queues(next, reopened)).log));
+  assert.deepEqual(found.slice(0, records.length), records);
+  assert.equal((await next.settle(reopened.stats())).health, "disk-full");
+  next = next.cutPower("none");
+  next.disk.capacityBytes = Number.POSITIVE_INFINITY;
+  const last = await queues(next, await next.open(TINY));
+  assert.deepEqual(await next.settle(allOf(last.log)), found);
+});
