@@ -393,7 +393,8 @@ function encodeTask(output: Encoder, task: Outstanding): void {
   output.varint(task.limit);
   output.varint(session ? 0 : Math.ceil(task.at));
   output.varint(Math.ceil(task.wallAt));
-  output.varint(Math.floor(task.since));
+  // Its time may have come while the directory was closed, before any elapsed time there is.
+  output.varint(Math.max(0, Math.floor(task.since)));
   output.u32(task.tokenHigh);
   output.u32(task.tokenLow);
   output.varint(task.bytes);
