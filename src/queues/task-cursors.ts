@@ -36,9 +36,9 @@ export function isCursorOp(code: number): boolean {
 }
 
 /** Each takes part in every delivery of its queue. */
-export const CURSORS_MAX = 1000;
+const CURSORS_MAX = 1000;
 
-export interface CursorsHost {
+interface CursorsHost {
   readonly id: number;
   readonly name: string;
   readonly config: TaskConfig;
@@ -46,7 +46,7 @@ export interface CursorsHost {
   readonly consumer: Consumer;
 }
 
-export interface LanePosition {
+interface LanePosition {
   readonly lane: number;
   readonly position: number;
 }
@@ -252,7 +252,7 @@ export class TaskCursors {
           "ERR_QUEUE_FULL",
           `queue ${this.#queue.name} has ${CURSORS_MAX} cursors, which is as many as it can have. Delete one that nobody ` +
             "reads any more.",
-          { details: { queue: this.#queue.name, limit: CURSORS_MAX } },
+          { details: { queue: this.#queue.name, limit: "cursors", max: CURSORS_MAX } },
         );
       }
       creating = this.#stageCreate(name).finally(() => this.#creating.delete(name));

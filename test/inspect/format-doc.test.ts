@@ -12,6 +12,7 @@ import { LogOp } from "../../src/queues/log-state.js";
 import { RecurringOp } from "../../src/queues/recurrence.js";
 import { ScheduledOp } from "../../src/queues/scheduled.js";
 import { TaskChangeOp } from "../../src/queues/task-changes.js";
+import { CursorOp } from "../../src/queues/task-cursors.js";
 import { TaskOp } from "../../src/queues/task-state.js";
 import { withDirectory } from "../support/directories.js";
 import { exampleBlocks, makeExample } from "./example.js";
@@ -31,7 +32,7 @@ test("the example in docs/format.md is what varve writes", async () => {
 });
 
 test("docs/format.md lists every operation and phase with its number", () => {
-  for (const numbers of [LogOp, TaskOp, ScheduledOp, TaskChangeOp, RecurringOp, ConsumerOp, TaskPhase]) {
+  for (const numbers of [LogOp, TaskOp, ScheduledOp, TaskChangeOp, RecurringOp, CursorOp, ConsumerOp, TaskPhase]) {
     for (const [name, number] of Object.entries(numbers)) {
       if (number === TaskPhase.Done && numbers === TaskPhase) continue; // never stored
       assert.match(DOC, new RegExp(`^\\| ${number} +\\| ${name} `, "m"), `${name} ${number}`);
