@@ -2,7 +2,6 @@
 
 import { type Mutant, simulator, testFile } from "./mutant.js";
 
-const state = "src/queues/task-state.ts";
 const consumer = "src/queues/consumer.ts";
 const delivery = "src/queues/delivery.ts";
 const ledger = "src/queues/ledger.ts";
