@@ -60,12 +60,14 @@ export interface MessageQueue extends AsyncDisposable {
    */
   transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void>;
   /**
-   * Deletes a queue with everything in it, its groups and schedules too; always durably. False when there was none. Calls
-   * that wait on it, and later ones on handles to it, end with `ERR_NOT_FOUND`. The name can be used again at once; tokens
-   * of the queue that is gone are never good for another.
-   * @throws VarveError `ERR_QUEUE_NAME`, `ERR_ARGUMENT` (an unknown kind), `ERR_CORRUPT`, `ERR_READ_ONLY`, `ERR_CLOSED`
+   * Deletes a queue with everything in it, its groups, cursors and schedules too, durably. False when there was none. One
+   * that is damaged can be deleted as well. Calls that wait on it, tails, and later calls on handles to it end with
+   * `ERR_NOT_FOUND`. The name can be used again at once; tokens of the queue that is gone are never good for another. Its
+   * files are removed in the background, by the next checkpoints.
+   * @throws VarveError `ERR_QUEUE_NAME`, `ERR_ARGUMENT` (an unknown kind), `ERR_OPTION`, `ERR_READ_ONLY`, `ERR_OVERLOADED`,
+   * `ERR_CLOSED`, `ERR_OUTCOME_UNKNOWN`
    */
-  deleteQueue(kind: QueueKind, name: string): Promise<boolean>;
+  deleteQueue(kind: QueueKind, name: string, options?: CommitOptions): Promise<boolean>;
   /** All queues, by kind and name. Cheap: opens none of them. */
   queues(): Promise<QueueInfo[]>;
   /** Counters and gauges of the whole directory. Cheap whatever the backlog. */
@@ -95,6 +97,10 @@ export interface QueueInfo {
   readonly name: string;
   /** Records (log) or unfinished tasks, dead letters not included (task). */
   readonly count: number;
+  /** Milliseconds since 1970; 0 when a repair could not tell, or the queue is damaged. */
+  readonly createdAt: number;
+  /** What was stored with the queue; empty when it is damaged. */
+  readonly metadata: Headers;
   /** Set when the queue's own files are damaged; the queue is closed to use until repaired. */
   readonly damaged?: string | undefined;
 }

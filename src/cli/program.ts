@@ -3,6 +3,7 @@ import { registerBench } from "../bench/command.js";
 import { registerAppend } from "./commands/append.js";
 import { registerCreate } from "./commands/create.js";
 import { registerDead } from "./commands/dead.js";
+import { registerDelete } from "./commands/delete.js";
 import { registerDequeue } from "./commands/dequeue.js";
 import { registerDump } from "./commands/dump.js";
 import { registerEnqueue } from "./commands/enqueue.js";
@@ -52,6 +53,7 @@ Examples:
   registerCreate(program);
   registerQueues(program);
   registerStats(program);
+  registerDelete(program);
   program.commandsGroup("Logs:");
   registerAppend(program);
   registerRead(program);

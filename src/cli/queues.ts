@@ -1,4 +1,4 @@
-import type { LogQueue, MessageQueue, QueueKind, TaskQueue } from "../api/contract.js";
+import type { LogQueue, MessageQueue, QueueInfo, QueueKind, TaskQueue } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { Run } from "./run.js";
 
@@ -19,9 +19,11 @@ export async function announceNew(run: Run, queue: MessageQueue, kind: QueueKind
   if (!known) run.note(`making the new ${kind} queue "${name}"`);
 }
 
-async function requireQueue(queue: MessageQueue, kind: QueueKind, name: string): Promise<void> {
+/** What is known of a queue that must exist, without opening it. */
+export async function requireQueue(queue: MessageQueue, kind: QueueKind, name: string): Promise<QueueInfo> {
   const all = await queue.queues();
-  if (all.some((info) => info.kind === kind && info.name === name)) return;
+  const found = all.find((info) => info.kind === kind && info.name === name);
+  if (found !== undefined) return found;
   const start = `there is no ${kind} queue "${name}"`;
   if (all.some((info) => info.name === name)) {
     throw new VarveError("ERR_NOT_FOUND", `${start}; "${name}" is a ${kind === "log" ? "task" : "log"} queue`);

@@ -3,17 +3,22 @@
  * its snapshot section, so that opening costs the same however many queues there are.
  */
 
-import { assert, VarveError } from "../api/errors.js";
+import type { Headers } from "../api/contract.js";
+import { assert, isVarveError, VarveError } from "../api/errors.js";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import { type Run, SEGMENT_HEADER_BYTES, type Segment, segmentPath } from "../storage/segment.js";
 import type { NewSection, Snapshot, SnapshotSection } from "../storage/snapshot.js";
 import { type Gap, Stream } from "../storage/stream.js";
-import type { LogTime, QueueKinds, QueueState } from "./queue-state.js";
+import type { decodeCreation, LogTime, QueueKinds, QueueState } from "./queue-state.js";
+
+type NewQueue = ReturnType<typeof decodeCreation>;
 
 export interface CatalogEntry {
   readonly id: number;
   readonly kind: number;
   readonly name: string;
+  /** Wall clock time; 0 when that is not known. */
+  readonly createdAt: number;
   state: QueueState | undefined;
   /** The snapshot section, while the state has not been needed. */
   body: Buffer | undefined;
@@ -38,11 +43,25 @@ export interface CapturedQueue {
   readonly entry: CatalogEntry;
   readonly body: Buffer | undefined;
   readonly count: number;
+  readonly metadata: string;
   readonly state: Buffer;
   readonly streams: readonly CapturedStream[];
 }
 
-/** The engine's own part of a snapshot: the shared segments. */
+/** A queue that has been deleted, and of which there may still be files. */
+export interface DeletedQueue {
+  readonly kind: number;
+  readonly name: string;
+  /**
+   * The last stream id that had been given out by then: own segments of streams up to it, in the queue's folder, are its
+   * own, or of an older queue of that name.
+   */
+  readonly lastStreamId: number;
+  /** Its runs, while a snapshot may name them. "unknown": its state could not be read. */
+  streams: readonly Stream[] | "unknown";
+}
+
+/** The engine's own part of a snapshot: the shared segments, and the queues whose files may still have to be removed. */
 const ENGINE_SECTION = 0;
 
 export class Catalog {
@@ -53,8 +72,9 @@ export class Catalog {
   readonly #streams = new Map<number, Stream>();
   /** By number. */
   readonly shared = new Map<number, Segment>();
+  /** Deleted queues whose files may not be gone yet. */
+  deleted: readonly DeletedQueue[] = [];
   #resumption: { readonly last: LogTime; readonly now: LogTime } | undefined;
-  #deleted: Stream[] = [];
   lastQueueId = 0;
   lastStreamId = 0;
   lastSharedId = 0;
@@ -96,11 +116,11 @@ export class Catalog {
   }
 
   /** Adds a queue that is new, with the ids that the log gives it. */
-  create(kind: number, name: string, id: number, streamIds: readonly number[], config: Buffer): QueueState {
+  create({ kind, name, streamIds, config }: NewQueue, id: number, createdAt: number): QueueState {
     const folders = this.#kinds.streamFolders(kind);
     const streams = streamIds.map((streamId, index) => this.newStream(kind, name, streamId, folders[index] ?? ""));
     const state = this.#kinds.create(kind, id, name, streams, config);
-    this.#add({ id, kind, name, state, body: undefined, wrongCrc: undefined, damaged: undefined });
+    this.#add({ id, kind, name, createdAt, state, body: undefined, wrongCrc: undefined, damaged: undefined });
     this.#index(state);
     this.lastQueueId = Math.max(this.lastQueueId, id);
     this.lastStreamId = Math.max(this.lastStreamId, ...streamIds);
@@ -119,9 +139,9 @@ export class Catalog {
   }
 
   /** Adds a queue that repair has made. */
-  adopt(state: QueueState): void {
+  adopt(state: QueueState, createdAt: number): void {
     const { id, kind, name } = state;
-    this.#add({ id, kind, name, state, body: undefined, wrongCrc: undefined, damaged: undefined });
+    this.#add({ id, kind, name, createdAt, state, body: undefined, wrongCrc: undefined, damaged: undefined });
     this.#index(state);
   }
 
@@ -130,31 +150,58 @@ export class Catalog {
     return new Stream(id, this.#folder(kind, name), folder);
   }
 
-  /**
-   * Takes a queue away for good. What is still on its way to its streams is not kept; their segments go with the next
-   * checkpoints.
-   */
-  delete(entry: CatalogEntry): void {
-    const { state } = entry;
-    this.remove(entry);
-    for (const stream of state?.streams ?? []) {
-      stream.trimTo(Number.MAX_SAFE_INTEGER);
-      stream.isNeeded = () => false;
-      this.#deleted.push(stream);
-    }
-  }
-
-  /** Streams of deleted queues that have not been given up yet. */
-  get deleted(): readonly Stream[] {
-    this.#deleted = this.#deleted.filter(({ runs, recent }) => runs.length > 0 || recent.length > 0);
-    return this.#deleted;
-  }
-
   /** Takes a queue away whose state makes no sense; used by repair, which makes it again. */
   remove(entry: CatalogEntry): void {
     this.#entries.delete(key(entry.kind, entry.name));
     this.#byId.delete(entry.id);
     for (const stream of entry.state?.streams ?? []) this.#streams.delete(stream.id);
+    for (const [id, cold] of this.#coldStreams ?? []) if (cold === entry) this.#coldStreams!.delete(id);
+  }
+
+  /** Deletes a queue, also one that is damaged; whoever waits for something from it is told. Its files are given up by a checkpoint. */
+  delete(entry: CatalogEntry, lastStreamId: number): void {
+    const { kind, name } = entry;
+    let state: QueueState | undefined;
+    try {
+      state = this.load(entry);
+    } catch (error) {
+      if (!isVarveError(error, "ERR_CORRUPT")) throw error;
+    }
+    this.remove(entry);
+    const error = new VarveError("ERR_NOT_FOUND", `the queue ${name} was deleted. Open it again to make a new one.`, {
+      details: { queue: name },
+    });
+    for (const stream of state?.streams ?? []) {
+      stream.deleted = error;
+      stream.isNeeded = () => false;
+    }
+    this.deleted = [...this.deleted, { kind, name, lastStreamId, streams: state?.streams ?? "unknown" }];
+    state?.close(error);
+  }
+
+  /** Folder of a queue. */
+  folderOf({ kind, name }: { readonly kind: number; readonly name: string }): string {
+    return this.#folder(kind, name);
+  }
+
+  /**
+   * Counts again in which shared segments there are runs, when those of a queue are not known. Undefined, and nothing has
+   * changed, while there are more such queues.
+   */
+  recountShared(): Segment[] | undefined {
+    if (this.hasDamage) return undefined;
+    const states = [...this.#byId.values()].map((entry) => this.load(entry));
+    const gone = this.deleted.flatMap(({ streams }) => (streams === "unknown" ? [] : streams));
+    const counts = new Map<Segment, number>();
+    for (const stream of [...states.flatMap(({ streams }) => streams), ...gone]) {
+      for (const { segment } of stream.runs) counts.set(segment, (counts.get(segment) ?? 0) + 1);
+    }
+    const unused: Segment[] = [];
+    for (const segment of this.shared.values()) {
+      segment.runs = counts.get(segment) ?? 0;
+      if (segment.runs === 0) unused.push(segment);
+    }
+    return unused;
   }
 
   /** Ids for a queue that is about to be created; never given out twice. */
@@ -228,6 +275,15 @@ export class Catalog {
     this.#coldStreams = undefined;
   }
 
+  /** Whether an id may be that of a queue or stream which has been deleted: what the log has for it then changes nothing. */
+  hadQueue(id: number): boolean {
+    return id <= this.lastQueueId;
+  }
+
+  hadStream(id: number): boolean {
+    return id <= this.lastStreamId;
+  }
+
   /** Everything as of now, for a snapshot to be written later. */
   capture(): CapturedQueue[] {
     const captured: CapturedQueue[] = [];
@@ -235,7 +291,8 @@ export class Catalog {
     for (const entry of this.#byId.values()) {
       const { state } = entry;
       if (state === undefined) {
-        captured.push({ entry, body: entry.body ?? Buffer.alloc(0), count: 0, state: Buffer.alloc(0), streams: [] });
+        const nothing = Buffer.alloc(0);
+        captured.push({ entry, body: entry.body ?? nothing, count: 0, metadata: "", state: nothing, streams: [] });
         continue;
       }
       encoder.position = 0;
@@ -248,13 +305,15 @@ export class Catalog {
         payloadBytes: stream.payloadBytes,
         gaps: [...stream.gaps],
       }));
-      captured.push({ entry, body: undefined, count: state.count, state: Buffer.from(encoder.view()), streams });
+      const metadata = encodeMetadata(state.metadata);
+      const bytes = Buffer.from(encoder.view());
+      captured.push({ entry, body: undefined, count: state.count, metadata, state: bytes, streams });
     }
     return captured;
   }
 
   /** Snapshot sections for what was captured, with the runs that there are now. */
-  sections(captured: readonly CapturedQueue[]): NewSection[] {
+  sections(captured: readonly CapturedQueue[], deleted: readonly DeletedQueue[]): NewSection[] {
     const encoder = new Encoder(4096);
     const sections = captured.map((queue) => {
       const { entry, body } = queue;
@@ -271,14 +330,23 @@ export class Catalog {
       encoder.varint(segment.bytes);
       encoder.varint(segment.runs);
     }
+    encoder.varint(deleted.length);
+    for (const { kind, name, lastStreamId, streams } of deleted) {
+      encoder.u8(kind);
+      encoder.string(name);
+      encoder.varint(lastStreamId);
+      encoder.u8(streams === "unknown" ? 1 : 0);
+    }
     return [{ id: ENGINE_SECTION, kind: 0, name: "", body: Buffer.from(encoder.view()) }, ...sections];
   }
 
-  /** Number of records of a queue, without loading it. */
-  count(entry: CatalogEntry): number {
-    if (entry.state !== undefined) return entry.state.count;
-    if (entry.body === undefined || entry.damaged !== undefined) return 0;
-    return new Decoder(entry.body).varint();
+  /** Number of records of a queue and what is noted about it, without loading it. */
+  describe(entry: CatalogEntry): { readonly count: number; readonly metadata: Headers } {
+    const { state, body, damaged } = entry;
+    if (state !== undefined) return { count: state.count, metadata: state.metadata };
+    if (body === undefined || damaged !== undefined) return { count: 0, metadata: {} };
+    const { count, metadata } = readPreface(new Decoder(body));
+    return { count, metadata: decodeMetadata(metadata) };
   }
 
   sharedPath(id: number): string {
@@ -308,9 +376,17 @@ export class Catalog {
 
   #addSection(section: SnapshotSection): void {
     const { id, kind, name } = section;
-    const damaged = section.intact ? undefined : "its state in the snapshot does not match its checksum";
+    const { body } = section;
+    let damaged = section.intact ? undefined : "its state in the snapshot does not match its checksum";
     const wrongCrc = section.intact ? undefined : section.crc;
-    this.#add({ id, kind, name, state: undefined, body: section.body, wrongCrc, damaged });
+    let createdAt = 0;
+    try {
+      if (section.intact) ({ createdAt } = readPreface(new Decoder(body)));
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      damaged = `its state in the snapshot is malformed: ${error.message}`;
+    }
+    this.#add({ id, kind, name, createdAt, state: undefined, body, wrongCrc, damaged });
   }
 
   #restoreShared(section: SnapshotSection): void {
@@ -334,11 +410,12 @@ export class Catalog {
         runs: input.varint(),
       });
     }
+    this.deleted = readDeleted(input);
   }
 
   #restore(entry: CatalogEntry, body: Buffer): QueueState {
     const input = new Decoder(body);
-    input.varint(); // the count, which the state knows better
+    readPreface(input); // which the state knows better
     const stateBytes = input.bytes(input.varint());
     const streams: Stream[] = [];
     for (let count = input.varint(); count > 0; count--) {
@@ -378,7 +455,7 @@ export class Catalog {
       if (segment === undefined) {
         if (sharedId !== 0) throw new MalformedError(`shared segment ${sharedId} is not listed`);
         segment = {
-          path: segmentPath(directory, first, edition),
+          path: segmentPath(directory, id, first, edition),
           directory,
           sharedId: 0,
           edition,
@@ -414,12 +491,15 @@ function recapture(entry: CatalogEntry, body: Buffer, state: QueueState): Captur
     if (stream === undefined) throw new MalformedError(`stream ${id} is not the queue's`);
     return { stream, ...numbers };
   });
-  return { entry, body: undefined, count: new Decoder(body).varint(), state: parts.state, streams };
+  const { count, metadata } = readPreface(new Decoder(body));
+  return { entry, body: undefined, count, metadata, state: parts.state, streams };
 }
 
 function encodeBody(encoder: Encoder, queue: CapturedQueue): Buffer {
   encoder.position = 0;
   encoder.varint(queue.count);
+  encoder.varint(queue.entry.createdAt);
+  encoder.string(queue.metadata);
   encoder.varint(queue.state.length);
   encoder.bytes(queue.state);
   encoder.varint(queue.streams.length);
@@ -458,6 +538,7 @@ const RUN_FIELDS = 9;
 
 /** What a section body says of a queue, without its runs: they may not be there any more. */
 export interface SectionParts {
+  readonly createdAt: number;
   readonly state: Buffer;
   readonly streams: readonly {
     readonly id: number;
@@ -473,7 +554,7 @@ export interface SectionParts {
 /** @throws MalformedError */
 export function readSection(body: Buffer): SectionParts {
   const input = new Decoder(body);
-  input.varint();
+  const { createdAt } = readPreface(input);
   const state = input.bytes(input.varint());
   const streams = Array.from({ length: input.varint() }, () => {
     const numbers = {
@@ -490,7 +571,36 @@ export function readSection(body: Buffer): SectionParts {
     for (let fields = input.varint() * RUN_FIELDS; fields > 0; fields--) input.varint();
     return { ...numbers, gaps };
   });
-  return { state, streams };
+  return { createdAt, state, streams };
+}
+
+/** The deleted queues that the engine's section lists behind the shared segments. */
+export function readDeleted(input: Decoder): DeletedQueue[] {
+  return Array.from({ length: input.varint() }, () => ({
+    kind: input.u8(),
+    name: input.string(),
+    lastStreamId: input.varint(),
+    streams: input.u8() === 1 ? "unknown" : [],
+  }));
+}
+
+/** What a section begins with, so that it can be told without the rest. */
+export function readPreface(input: Decoder) {
+  return { count: input.varint(), createdAt: input.varint(), metadata: input.string() };
+}
+
+/** Empty for none, so that thousands of plain queues stay small. */
+function encodeMetadata(metadata: Headers): string {
+  return Object.keys(metadata).length === 0 ? "" : JSON.stringify(metadata);
+}
+
+function decodeMetadata(text: string): Headers {
+  if (text === "") return {};
+  try {
+    return JSON.parse(text) as Headers;
+  } catch {
+    return {}; // The queue says what is wrong with its section when it is opened.
+  }
 }
 
 function key(kind: number, name: string): string {

@@ -13,6 +13,7 @@
  * A crash at any point leaves either the old snapshot with all of its log, or the new one.
  */
 
+import { isVarveError } from "../api/errors.js";
 import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { Run } from "../storage/segment.js";
 import {
@@ -24,7 +25,8 @@ import {
 } from "../storage/snapshot.js";
 import { type BatchRef, type Gap, type Stream, withGap } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
-import type { CapturedQueue } from "./catalog.js";
+import type { CapturedQueue, DeletedQueue } from "./catalog.js";
+import { removeFiles } from "./deletion.js";
 import type { Engine } from "./engine.js";
 import { LogWindows } from "./log-windows.js";
 import type { LogTime } from "./queue-state.js";
@@ -67,6 +69,7 @@ interface Capture {
   readonly queues: readonly CapturedQueue[];
   /** Streams that have runs which were no longer needed then, and what they needed. */
   readonly droppable: readonly { readonly stream: Stream; readonly neededFrom: number }[];
+  readonly deleted: readonly DeletedQueue[];
 }
 
 export class Checkpointer {
@@ -90,6 +93,8 @@ export class Checkpointer {
   #awaited: { readonly lsn: number; readonly resolve: (done: boolean) => void }[] = [];
   /** Wait for a moment at which nothing is staged. */
   #between: (() => void)[] = [];
+  /** Deleted queues whose files are being removed. */
+  readonly #removing = new Set<DeletedQueue>();
   /** Called after each checkpoint but the last. */
   onCheckpoint: (() => void) | undefined;
 
@@ -199,8 +204,9 @@ export class Checkpointer {
         if (oldest.next <= neededFrom) droppable.push({ stream, neededFrom });
       }
     }
-    for (const stream of catalog.deleted) droppable.push({ stream, neededFrom: Number.MAX_SAFE_INTEGER });
-    return { lsn, crc, walSeq: engine.wal.current.seq, time: engine.time(), queues: catalog.capture(), droppable };
+    const walSeq = engine.wal.current.seq;
+    const { deleted } = catalog;
+    return { lsn, crc, walSeq, time: engine.time(), queues: catalog.capture(), droppable, deleted };
   }
 
   #retryLater(): void {
@@ -262,6 +268,7 @@ export class Checkpointer {
     for (const { stream, neededFrom } of captured.droppable) {
       for (const run of stream.dropRunsBelow(neededFrom)) this.#writer.letGo(run);
     }
+    for (const queue of captured.deleted) this.#letGoDeleted(queue);
     try {
       await this.#moveBatches(files);
       // It takes space, which is not held in reserve for it.
@@ -278,7 +285,7 @@ export class Checkpointer {
     this.#replaceRuns(captured);
     await this.#writer.storeFullIndexes();
     if (closing) await this.#storeIndexes();
-    const sections = engine.catalog.sections(captured.queues);
+    const sections = engine.catalog.sections(captured.queues, captured.deleted);
     if (this.#leftOut) await engine.syncFiles();
     else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
     await this.#writeSnapshot(captured, sections, closing);
@@ -286,11 +293,56 @@ export class Checkpointer {
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
     engine.checkpointed(captured.lsn, captured.time.elapsedMs);
     await this.#writer.removeGarbage();
+    await this.#removeDeleted(captured.deleted, closing);
     for (const { settle } of this.#published.splice(0)) settle(true);
     const awaited = this.#awaited.splice(0);
     this.#awaited = awaited.filter(({ lsn }) => lsn > captured.lsn);
     for (const { lsn, resolve } of awaited) if (lsn <= captured.lsn) resolve(true);
     if (!closing) this.onCheckpoint?.();
+  }
+
+  /** The snapshot will not name the queue any more. */
+  #letGoDeleted(queue: DeletedQueue): void {
+    const { streams } = queue;
+    if (streams !== "unknown") {
+      this.#writer.letGoShared(streams);
+    } else {
+      const unused = this.#engine.catalog.recountShared();
+      if (unused === undefined) return;
+      for (const segment of unused) this.#writer.letGoUnused(segment);
+    }
+    queue.streams = [];
+  }
+
+  /** Removes the files of deleted queues, when no rewrite is under way: it may be at one of them. */
+  async #removeDeleted(queues: readonly DeletedQueue[], closing: boolean): Promise<void> {
+    const { rewriter } = this.#engine;
+    for (const queue of queues) {
+      if (this.#removing.has(queue)) continue;
+      if (closing || rewriter === undefined) {
+        await this.#removeFiles(queue);
+        continue;
+      }
+      this.#removing.add(queue);
+      const removed = rewriter.exclusive(() => this.#removeFiles(queue)).finally(() => this.#removing.delete(queue));
+      removed.catch((error: Error) => {
+        // A later checkpoint goes on with it, or the next life.
+        if (!isVarveError(error)) this.#engine.fail("removing a deleted queue", error);
+      });
+    }
+  }
+
+  async #removeFiles(queue: DeletedQueue): Promise<void> {
+    const { disk, files, catalog, folders } = this.#engine;
+    const { kind, name, lastStreamId } = queue;
+    const folder = catalog.folderOf(queue);
+    await removeFiles(disk, files, folder, lastStreamId, (path) => {
+      if (catalog.find(kind, name) !== undefined) return false;
+      folders.delete(path);
+      return true;
+    });
+    // While runs of it may stand in shared segments, they are still to be counted.
+    if (queue.streams !== "unknown") catalog.deleted = catalog.deleted.filter((each) => each !== queue);
   }
 
   /** Puts rewritten runs in their places. */

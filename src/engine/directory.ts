@@ -200,7 +200,7 @@ async function createDirectory(
     lastSharedId: 0,
   };
   const snap = `${directory}/snap`;
-  const engineSection = { id: 0, kind: 0, name: "", body: Buffer.from([0]) };
+  const engineSection = { id: 0, kind: 0, name: "", body: Buffer.from([0, 0]) };
   await writeFileAtomically(disk, snap, snapshotPath(snap, 0), encodeSnapshot(header, [engineSection]));
   const marker = { format: FORMAT, id, created: new Date(wallMs).toISOString() };
   await disk.syncDirectory(directory);

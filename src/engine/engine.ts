@@ -127,6 +127,8 @@ export class Engine implements ReaderContext {
   checkpoints = 0;
   /** Space held back for draining a full disk. */
   readonly reserves: Reserves;
+  /** Folders of segments that are known to exist. */
+  readonly folders = new Set<string>();
   /** Set by the checkpointer: told when the log has moved on to a new file. */
   onRotate: (() => void) | undefined;
   /** Set by the rewriter. */

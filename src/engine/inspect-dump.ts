@@ -10,10 +10,11 @@ import type { Disk } from "../storage/disk.js";
 import { SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, segmentHeaderProblem } from "../storage/segment.js";
 import { decodeSnapshot, type SnapshotSection } from "../storage/snapshot.js";
 import { ENTRY_HEADER_BYTES, entryBytes, FILE_HEADER_BYTES, WAL_MAGIC } from "../storage/wal-format.js";
+import { readDeleted, readPreface } from "./catalog.js";
 import { headerOf } from "./inspect-log.js";
 import { indexProblem } from "./inspect-segments.js";
 import { FileWindow, findEntry, type Stretch, walkRecords, walkStretch } from "./inspect-window.js";
-import { decodeCreation, OP_ADD_STREAM, OP_CREATE_QUEUE, OP_DELETE_QUEUE } from "./queue-state.js";
+import { decodeCreation, decodeDeletion, OP_ADD_STREAM, OP_CREATE_QUEUE, OP_DELETE_QUEUE } from "./queue-state.js";
 
 /** What a dump must know of queues; given by the layer that knows the kinds. */
 export interface QueueDescriber {
@@ -126,10 +127,12 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
           streamIds,
           config: config.toString("utf8"),
         };
-      } else if (code === OP_DELETE_QUEUE) {
-        yield { type: "operation", queueId, name: "DeleteQueue" };
       } else if (code === OP_ADD_STREAM) {
         yield { type: "operation", queueId, name: "AddStream", streamId: fields.varint(), folder: fields.string() };
+      } else if (code === OP_DELETE_QUEUE) {
+        const { kind, name, lastStreamId } = decodeDeletion(fields);
+        const queue = { kind: describer.kindName(kind), queue: name };
+        yield { type: "operation", queueId, name: "DeleteQueue", ...queue, lastStreamId };
       } else {
         yield { type: "operation", queueId, ...describer.operation(code, kinds.get(queueId), fields) };
       }
@@ -260,7 +263,7 @@ function* dumpSnapshot(buffer: Buffer, describer: QueueDescriber): Generator<obj
     }
     try {
       if (id === 0)
-        yield { type: "section", position, bytes: body.length, sharedSegments: showShared(new Decoder(body)) };
+        yield { type: "section", position, bytes: body.length, ...showEngine(new Decoder(body), describer) };
       else
         yield {
           type: "section",
@@ -278,17 +281,24 @@ function* dumpSnapshot(buffer: Buffer, describer: QueueDescriber): Generator<obj
   }
 }
 
-function showShared(input: Decoder): object[] {
-  return Array.from({ length: input.varint() }, () => ({
+function showEngine(input: Decoder, describer: QueueDescriber): object {
+  const sharedSegments = Array.from({ length: input.varint() }, () => ({
     sharedId: input.varint(),
     bytes: input.varint(),
     runs: input.varint(),
   }));
+  const deletedQueues = readDeleted(input).map(({ kind, name, lastStreamId, streams }) => ({
+    kind: describer.kindName(kind),
+    queue: name,
+    lastStreamId,
+    runsUnknown: streams === "unknown",
+  }));
+  return { sharedSegments, deletedQueues };
 }
 
 function showBody({ kind, body }: SnapshotSection, describer: QueueDescriber): object {
   const input = new Decoder(body);
-  const count = input.varint();
+  const { count, createdAt, metadata } = readPreface(input);
   const state = describer.state(kind, new Decoder(input.bytes(input.varint())));
   const streams = Array.from({ length: input.varint() }, () => ({
     streamId: input.varint(),
@@ -312,5 +322,5 @@ function showBody({ kind, body }: SnapshotSection, describer: QueueDescriber): o
       lastTimestamp: input.varint(),
     })),
   }));
-  return { count, state, streams };
+  return { count, createdAt, metadata, state, streams };
 }

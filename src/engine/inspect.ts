@@ -25,6 +25,7 @@ import { inspectLoneSegment, inspectSegment, type OwnedRun } from "./inspect-seg
 import { walkRecords } from "./inspect-window.js";
 import {
   decodeCreation,
+  decodeDeletion,
   FIRST_QUEUE_OP,
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
@@ -165,7 +166,11 @@ class DirectoryInspection {
       this.#current = false;
     }
     if (!(await inspectLog(log, sources, snapshot.header))) this.#current = false;
-    for (const [segment, runs] of segments) await inspectSegment(this.#segmentInspection, segment, runs);
+    for (const [segment, runs] of segments) {
+      // What the log says is deleted may be removed at any time, and need not be well.
+      const needed = runs.filter(({ stream }) => stream.deleted === undefined);
+      if (needed.length > 0 || runs.length === 0) await inspectSegment(this.#segmentInspection, segment, needed);
+    }
     for (const { path, queue } of lone) await inspectLoneSegment(this.#segmentInspection, path, queue);
     this.#checkQueues(catalog, snapshotFile);
   }
@@ -395,22 +400,23 @@ class DirectoryInspection {
     const queueId = input.varint();
     const fields = new Decoder(input.bytes(input.u32()));
     if (code === OP_CREATE_QUEUE) {
-      const { kind, name, streamIds, config } = decodeCreation(fields);
-      const state = catalog.create(kind, name, queueId, streamIds, config);
-      this.#own(state, this.#inspector.label(kind, name));
+      const creation = decodeCreation(fields);
+      const state = catalog.create(creation, queueId, time.wallMs);
+      this.#own(state, this.#inspector.label(creation.kind, creation.name));
       return;
     }
     const entry = catalog.byId(queueId);
     if (entry === undefined) {
-      if (queueId <= catalog.lastQueueId) return; // a change on its way to a queue that is deleted
+      if (catalog.hadQueue(queueId)) return;
       throw new MalformedError(`queue ${queueId} is not known`);
     }
-    const { state } = entry;
     if (code === OP_DELETE_QUEUE) {
-      for (const { id } of state?.streams ?? []) this.#owners.delete(id);
-      catalog.delete(entry);
+      catalog.delete(entry, decodeDeletion(fields).lastStreamId);
+      this.#lost.delete(catalog.folderOf(entry));
+      for (const { id } of entry.state?.streams ?? []) this.#owners.delete(id);
       return;
     }
+    const { state } = entry;
     if (code === OP_ADD_STREAM) {
       if (state === undefined) return;
       catalog.addStream(state, fields.varint(), fields.string());
@@ -446,7 +452,7 @@ class DirectoryInspection {
           stream.lastTimestamp = Math.max(stream.lastTimestamp, header.timestamp);
           stream.show(next);
         }
-      } else if (this.#catalog !== undefined && this.#replaying && this.#lost.size === 0) {
+      } else if (this.#catalog?.hadStream(header.streamId) === false && this.#replaying && this.#lost.size === 0) {
         this.#cannotRepeat(entry, position, `a batch of stream ${header.streamId}, which no queue has`);
       }
       at += batchFileBytes(header.bytes);
@@ -516,6 +522,13 @@ class DirectoryInspection {
         runs.set(segment, (runs.get(segment) ?? 0) + 1);
       }
     }
+    // What is deleted stands in the snapshot's numbers, too.
+    for (const { streams } of catalog.deleted) {
+      if (streams === "unknown") return;
+      for (const { segment } of streams.flatMap((stream) => stream.runs)) {
+        runs.set(segment, (runs.get(segment) ?? 0) + 1);
+      }
+    }
     if (this.#lost.size > 0) return;
     for (const segment of catalog.shared.values()) {
       const count = runs.get(segment) ?? 0;
@@ -563,7 +576,7 @@ class DirectoryInspection {
       if (this.#named.has(path)) continue;
       if (path === `${this.#directory}/snap/${PREVIOUS_SNAPSHOT}`) continue;
       if (path === `${this.#directory}/wal/${FAILED_MARK}`) findings.note(`${path}: a write or sync of the log failed`);
-      else if (/^\d+(?:-\d+)?\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name))
+      else if (/^\d+(?:-s\d+)?(?:-\d+)?\.(?:wal|seg|idx|snap)(?:\.tmp)?$/.test(name))
         findings.note(`${path}: nothing refers to it`);
       else if (depth > 0 && this.#isFolder(path)) this.#noteFiles(path, depth - 1);
       else findings.note(`${path}: not of varve`);

@@ -1,3 +1,4 @@
+import type { Headers } from "../api/contract.js";
 import type { Decoder, Encoder } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import type { Rewriter } from "./rewriter.js";
@@ -22,6 +23,8 @@ export interface QueueState {
   readonly streams: readonly Stream[];
   /** Records or unfinished tasks. */
   readonly count: number;
+  /** What people and programs have noted about the queue. */
+  readonly metadata: Headers;
   /** Repeats an operation found in the log. */
   replay(code: number, input: Decoder, time: LogTime): void;
   /** Writes what a snapshot must hold besides the streams. */
@@ -39,7 +42,7 @@ export interface QueueState {
   upkeep?(rewriter: Rewriter): Promise<void> | undefined;
   /** Wall clock time at which there will be some, whether or not there is a checkpoint. */
   upkeepDue?(): number | undefined;
-  /** Ends waits and timers. */
+  /** Ends waits and timers, for good. When its queue is being deleted, nothing can be staged meanwhile. */
   close(error: Error): void;
 }
 
@@ -67,4 +70,9 @@ export function decodeCreation(fields: Decoder) {
   const name = fields.string();
   const streamIds = Array.from({ length: fields.varint() }, () => fields.varint());
   return { kind, name, streamIds, config: fields.bytes(fields.varint()) };
+}
+
+/** The fields of an operation that deletes one; the id of the queue is the operation's. */
+export function decodeDeletion(fields: Decoder) {
+  return { kind: fields.u8(), name: fields.string(), lastStreamId: fields.varint() };
 }

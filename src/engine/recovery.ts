@@ -26,6 +26,7 @@ import { foreignNotes, readMarker } from "./directory.js";
 import { Engine, type EnginePlatform, WAL_FILES_MAX } from "./engine.js";
 import {
   decodeCreation,
+  decodeDeletion,
   FIRST_QUEUE_OP,
   type LogTime,
   OP_ADD_STREAM,
@@ -331,10 +332,8 @@ class Replay {
   #stream(id: number, entry: WalEntry): Stream | undefined {
     const stream = this.#damagedIsUndefined(() => this.#catalog.stream(id));
     if (stream !== undefined) return stream;
-    // Ids are given out in order and never again: it belonged to a queue that is deleted.
-    const wasThere = id <= this.#catalog.lastStreamId;
     if (this.#catalog.hasDamage) this.#leaveOut(entry);
-    else if (!wasThere) throw new MalformedError(`stream ${id} is not known`);
+    else if (!this.#catalog.hadStream(id)) throw new MalformedError(`stream ${id} is not known`);
     return undefined;
   }
 
@@ -344,8 +343,7 @@ class Replay {
     // Each operation is framed, so that those of a damaged queue can be passed over.
     const fields = new Decoder(input.bytes(input.u32()));
     if (code === OP_CREATE_QUEUE) {
-      const { kind, name, streamIds, config } = decodeCreation(fields);
-      this.#catalog.create(kind, name, queueId, streamIds, config);
+      this.#catalog.create(decodeCreation(fields), queueId, time.wallMs);
       return;
     }
     if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM && code !== OP_DELETE_QUEUE) {
@@ -353,12 +351,15 @@ class Replay {
     }
     const entry = this.#catalog.byId(queueId);
     if (entry === undefined) {
-      if (queueId <= this.#catalog.lastQueueId) return; // a change on its way to a queue that is deleted
+      if (this.#catalog.hadQueue(queueId)) return;
       throw new MalformedError(`queue ${queueId} is not known`);
     }
+    if (code === OP_DELETE_QUEUE) {
+      this.#catalog.delete(entry, decodeDeletion(fields).lastStreamId);
+      return;
+    }
     const state = this.#damagedIsUndefined(() => this.#catalog.load(entry));
-    if (code === OP_DELETE_QUEUE) this.#catalog.delete(entry);
-    else if (state === undefined) this.#leaveOut(from);
+    if (state === undefined) this.#leaveOut(from);
     else if (code === OP_ADD_STREAM) this.#catalog.addStream(state, fields.varint(), fields.string());
     else state.replay(code, fields, time);
   }

@@ -26,6 +26,7 @@ import {
   SEGMENT_HEADER_BYTES,
   type Segment,
   segmentPath,
+  streamIdOfName,
 } from "../storage/segment.js";
 import {
   isSnapshotName,
@@ -40,7 +41,7 @@ import { indexPath } from "../storage/stream-reader.js";
 import { FAILED_MARK, newWalFile, Wal, type WalFile } from "../storage/wal.js";
 import { decodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "../storage/wal-format.js";
 import { type WalEnd, type WalEntry, WalReader, type WalSource } from "../storage/wal-reader.js";
-import { Catalog, readSection, type SectionParts } from "./catalog.js";
+import { Catalog, type DeletedQueue, readDeleted, readSection, type SectionParts } from "./catalog.js";
 import { Checkpointer } from "./checkpoint.js";
 import { folderOf, keepCopy, keptPath, syncUpTo } from "./damaged.js";
 import { FORMAT, MARKER } from "./directory.js";
@@ -49,6 +50,7 @@ import { Coverage, type OffsetRange, type QueueInspector } from "./inspect.js";
 import type { VerifyProblem } from "./inspect-report.js";
 import {
   decodeCreation,
+  decodeDeletion,
   FIRST_QUEUE_OP,
   type LogTime,
   OP_ADD_STREAM,
@@ -105,6 +107,7 @@ interface Lost extends QueueId {
   readonly config?: Buffer;
   /** What the snapshot before the lost one says. */
   readonly previous?: SectionParts | undefined;
+  readonly createdAt?: number;
   readonly reason: string;
 }
 
@@ -124,6 +127,8 @@ export class DirectoryRepair {
   readonly #coverage = new Map<Stream, Coverage>();
   readonly #replaced: Replaced[] = [];
   readonly #walFiles: WalFile[] = [];
+  /** The last stream id before a queue was deleted, by kind and name: what is up to there is not to come back. */
+  readonly #deletions = new Map<string, number>();
   /** Files that are replaced while their names stay in use: copied beforehand. */
   readonly #toCopy = new Set<string>();
   /** Files that nothing will refer to: moved away afterwards. */
@@ -286,7 +291,8 @@ export class DirectoryRepair {
       const previous = sectionParts(body);
       if (previous === undefined) continue;
       const streamIds = previous.streams.map((stream) => stream.id);
-      found.set(`${kind} ${name}`, { id, kind, name, streamIds, previous, reason: "the snapshot is lost" });
+      const { createdAt } = previous;
+      found.set(`${kind} ${name}`, { id, kind, name, streamIds, previous, createdAt, reason: "the snapshot is lost" });
     }
     return found;
   }
@@ -308,6 +314,7 @@ export class DirectoryRepair {
         lost.push(known?.id === id ? { ...known, reason } : { id, kind, name, streamIds: [], reason });
       }
     }
+    for (const { kind, name, lastStreamId } of deletedIn(shared)) this.#noteDeletion(kind, name, lastStreamId);
     if (shared === undefined || !shared.intact || !canList(shared.body)) {
       if (shared !== undefined)
         this.#findings.action("the list of shared segments is damaged: made again from the files");
@@ -318,11 +325,13 @@ export class DirectoryRepair {
     if (snapshot === undefined) {
       const reason = "the snapshot is lost";
       const known = new Map(before);
+      for (const [at, { streamIds }] of before) if (this.#isDeleted(at, streamIds)) known.delete(at);
       for (const each of created.values()) {
         const at = `${each.kind} ${each.name}`;
         if (known.get(at)?.id !== each.id) known.set(at, each);
       }
       for (const { kind, name } of this.#folders()) {
+        if (this.#deletions.has(`${kind} ${name}`) && !this.#hasSegments({ kind, name })) continue;
         known.set(
           `${kind} ${name}`,
           known.get(`${kind} ${name}`) ?? { id: undefined, kind, name, streamIds: [], reason },
@@ -333,6 +342,7 @@ export class DirectoryRepair {
         lastQueueId = Math.max(lastQueueId, id ?? 0);
         lastStreamId = Math.max(lastStreamId, ...streamIds.map((streamId) => streamId ?? 0));
       }
+      for (const streamId of this.#deletions.values()) lastStreamId = Math.max(lastStreamId, streamId);
       // Ids that have been used may stand where nothing tells: stay well away from them.
       for (const path of this.#allSegments()) {
         lastStreamId = Math.max(lastStreamId, headerState(this.#disk, path, undefined, this.#directoryId).streamId);
@@ -472,10 +482,10 @@ export class DirectoryRepair {
   }
 
   #begin(queue: Lost, id: number, streamIds: readonly number[]): QueueState {
-    const { kind, name, config } = queue;
+    const { kind, name, config = this.#repairer.defaultConfig(kind), createdAt = 0 } = queue;
     const count = this.#repairer.kinds.streamFolders(kind).length;
     const first = streamIds.slice(0, count);
-    const state = this.#catalog.create(kind, name, id, first, config ?? this.#repairer.defaultConfig(kind));
+    const state = this.#catalog.create({ kind, name, streamIds: first, config }, id, createdAt);
     const folders = this.#streamFoldersOf(queue);
     for (let index = count; index < streamIds.length; index++) {
       this.#catalog.addStream(state, streamIds[index]!, folders[index]!);
@@ -498,7 +508,7 @@ export class DirectoryRepair {
     const known = streams.slice(0, previous.streams.length);
     try {
       const state = this.#repairer.kinds.restore(kind, id, name, known, new Decoder(previous.state));
-      this.#catalog.adopt(state);
+      this.#catalog.adopt(state, previous.createdAt);
       for (const { id: streamId, folder } of streams.slice(known.length)) {
         this.#catalog.addStream(state, streamId, folder);
       }
@@ -575,7 +585,8 @@ export class DirectoryRepair {
 
   #namesOwn(path: string, stream: Stream, piece: Piece): boolean {
     return (
-      piece.position === SEGMENT_HEADER_BYTES && path === segmentPath(stream.directory, piece.first, editionOf(path))
+      piece.position === SEGMENT_HEADER_BYTES &&
+      path === segmentPath(stream.directory, stream.id, piece.first, editionOf(path))
     );
   }
 
@@ -814,22 +825,22 @@ export class DirectoryRepair {
   #operation(code: number, queueId: number, fields: Decoder, time: LogTime, complete: boolean): boolean {
     const catalog = this.#catalog;
     if (code === OP_CREATE_QUEUE) {
-      const { kind, name, streamIds, config } = decodeCreation(fields);
+      const creation = decodeCreation(fields);
+      const { kind, name } = creation;
       if (catalog.byId(queueId) !== undefined || catalog.find(kind, name) !== undefined) return true;
-      const state = catalog.create(kind, name, queueId, streamIds, config);
+      const state = catalog.create(creation, queueId, time.wallMs);
       for (const stream of state.streams) this.#cover(stream);
       return true;
     }
     const state = catalog.byId(queueId)?.state;
+    if (code === OP_DELETE_QUEUE) {
+      this.#delete(queueId, fields);
+      return true;
+    }
     if (code === OP_ADD_STREAM && state !== undefined) {
       const [streamId, folder] = [fields.varint(), fields.string()];
       if (state.streams.some((stream) => stream.folder === folder)) return true;
       this.#cover(catalog.addStream(state, streamId, folder));
-      return true;
-    }
-    if (code === OP_DELETE_QUEUE && state !== undefined) {
-      catalog.delete(catalog.byId(queueId)!);
-      this.#rebuilt.delete(state);
       return true;
     }
     if (code < FIRST_QUEUE_OP || state === undefined) return false;
@@ -838,9 +849,43 @@ export class DirectoryRepair {
     return true;
   }
 
+  /** Deletes a queue as the log says, also one that has been made again with another id. */
+  #delete(queueId: number, fields: Decoder): void {
+    const catalog = this.#catalog;
+    const { kind, name, lastStreamId } = decodeDeletion(fields);
+    this.#noteDeletion(kind, name, lastStreamId);
+    const named = catalog.find(kind, name);
+    const isIt = named?.state?.streams.every(({ id }) => id <= lastStreamId) === true;
+    const entry = catalog.byId(queueId) ?? (isIt ? named : undefined);
+    if (entry === undefined) return;
+    const { streams } = entry.state!;
+    catalog.delete(entry, lastStreamId);
+    this.#rebuilt.delete(entry.state!);
+    // None of its runs counts any more, nor needs to be moved.
+    for (const stream of streams) stream.runs = [];
+    const others = this.#replaced.filter(({ stream }) => !streams.includes(stream));
+    this.#replaced.splice(0, this.#replaced.length, ...others);
+  }
+
+  #noteDeletion(kind: number, name: string, lastStreamId: number): void {
+    const at = `${kind} ${name}`;
+    this.#deletions.set(at, Math.max(this.#deletions.get(at) ?? 0, lastStreamId));
+  }
+
+  #isDeleted(at: string, streamIds: readonly (number | undefined)[]): boolean {
+    return streamIds.every((id) => id !== undefined && id <= (this.#deletions.get(at) ?? 0));
+  }
+
+  /** Whether a queue has segments of its own that are not of a deleted one of its name. */
+  #hasSegments(queue: QueueId): boolean {
+    const folders = this.#streamFoldersOf({ ...queue, previous: undefined });
+    return folders.some((folder) => this.#ownSegments(queue, folder).length > 0);
+  }
+
   /** The queues that the log, or what is left of it in files kept for reuse, says were created. */
   async #creations(sources: readonly WalSource[]): Promise<Map<number, Lost>> {
     const created = new Map<number, Lost>();
+    const deleted = new Set<number>();
     const reason = "the snapshot is lost";
     const folder = `${this.#directory}/wal`;
     const spares = this.#list(folder).filter(Wal.isSpare);
@@ -848,14 +893,21 @@ export class DirectoryRepair {
     const visitor = {
       batch: () => {},
       missing: () => {},
-      operations: (meta: Buffer) => {
+      operations: (meta: Buffer, time: LogTime) => {
         for (const { code, queueId: id, fields } of operationsIn(meta)) {
-          if (code === OP_CREATE_QUEUE) created.set(id, { ...decodeCreation(fields), id, reason });
+          if (code === OP_CREATE_QUEUE) {
+            created.set(id, { ...decodeCreation(fields), id, createdAt: time.wallMs, reason });
+          } else if (code === OP_DELETE_QUEUE) {
+            deleted.add(id);
+            const { kind, name, lastStreamId } = decodeDeletion(fields);
+            this.#noteDeletion(kind, name, lastStreamId);
+          }
         }
       },
     };
     // Each by itself: in files kept for reuse stands what is older.
     for (const file of files) await salvageLog(this.#disk, [file], UNKNOWN_START, visitor);
+    for (const id of deleted) created.delete(id);
     return created;
   }
 
@@ -1042,6 +1094,7 @@ export class DirectoryRepair {
       output.varint(align8(this.#disk.size(`${this.#directory}/shared/${String(number).padStart(16, "0")}.seg`) ?? 0));
       output.varint(1);
     }
+    output.varint(0);
     return { id: 0, kind: 0, name: "", body: Buffer.from(output.view()), crc: 0, intact: true };
   }
 
@@ -1069,8 +1122,9 @@ export class DirectoryRepair {
       `${this.#directory}/${this.#repairer.kinds.folder(kind, name)}`,
       streamFolder,
     );
+    const goneTo = this.#deletions.get(`${kind} ${name}`) ?? 0;
     return this.#list(folder)
-      .filter(isOwnSegmentName)
+      .filter((each) => isOwnSegmentName(each) && streamIdOfName(each)! > goneTo)
       .sort()
       .map((each) => `${folder}/${each}`);
   }
@@ -1222,10 +1276,23 @@ function sectionParts(body: Buffer): SectionParts | undefined {
   }
 }
 
+/** The deleted queues that the engine's section lists. */
+function deletedIn(section: SnapshotSection | undefined): DeletedQueue[] {
+  if (section?.intact !== true || !canList(section.body)) return [];
+  const input = new Decoder(section.body);
+  skipShared(input);
+  return readDeleted(input);
+}
+
+function skipShared(input: Decoder): void {
+  for (let numbers = input.varint() * 3; numbers > 0; numbers--) input.varint();
+}
+
 function canList(body: Buffer): boolean {
   try {
     const input = new Decoder(body);
-    for (let numbers = input.varint() * 3; numbers > 0; numbers--) input.varint();
+    skipShared(input);
+    readDeleted(input);
     return input.done;
   } catch (error) {
     if (error instanceof MalformedError) return false;

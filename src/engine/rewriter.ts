@@ -15,7 +15,7 @@ import { isVarveError, VarveError } from "../api/errors.js";
 import { BATCH_HEADER_BYTES, type RecordCursor } from "../storage/batch.js";
 import type { Timer } from "../storage/clock.js";
 import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
-import { isOwnSegmentName, type Run, SEGMENT_HEADER_BYTES } from "../storage/segment.js";
+import { isOwnSegmentName, type Run, SEGMENT_HEADER_BYTES, streamIdOfName } from "../storage/segment.js";
 import type { Stream } from "../storage/stream.js";
 import { indexPathOf, StreamReader } from "../storage/stream-reader.js";
 import type { Checkpointer, Replacement } from "./checkpoint.js";
@@ -266,11 +266,12 @@ export class Rewriter {
     const named = new Set(stream.runs.map((run) => run.segment.path));
     let names: string[] = [];
     try {
-      names = disk.list(directory).filter(isOwnSegmentName).sort();
+      // Those of a queue that had the name before are removed in their own time.
+      names = disk.list(directory).filter((name) => isOwnSegmentName(name) && streamIdOfName(name) === stream.id);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     }
-    for (const name of names) {
+    for (const name of names.sort()) {
       const path = `${directory}/${name}`;
       if (named.has(path) || this.#checkpointer.uses(path)) continue;
       for (const each of [path, indexPathOf(path)]) {
@@ -361,6 +362,7 @@ export class Rewriter {
     const keptBytes = group.reduce((sum, each) => sum + each.keptBytes, 0);
     if (keptBytes === 0) return undefined;
     this.#makeSureOfSpace(stream, keptBytes);
+    if (stream.deleted !== undefined) throw stream.deleted;
     const edition = 1 + Math.max(...group.map(({ run }) => run.segment.edition));
     const segment = await this.#writer.createOwn(stream, first, edition);
     const output = new RunOutput(this.#writer, segment, stream.id, first);
@@ -421,6 +423,7 @@ export class Rewriter {
     }
     if (!(await done)) {
       this.#check();
+      if (stream.deleted !== undefined) throw stream.deleted;
       throw new VarveError("ERR_OVERLOADED", `${stream.directory}: its segments were changed meanwhile; try again`);
     }
     this.#writer.publish();

@@ -18,6 +18,7 @@ import {
 } from "../storage/segment.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
+import { removeIfThere } from "./deletion.js";
 import type { Engine } from "./engine.js";
 
 /** A run as it will be. */
@@ -39,8 +40,6 @@ export class SegmentWriter {
   /** Written since the last sync. */
   readonly #dirty = new Set<Segment>();
   readonly #newDirectories = new Set<string>();
-  /** Known to exist. */
-  readonly #directories = new Set<string>();
   /** Segments of an earlier life that have been gone on with. */
   readonly #continued = new WeakSet<Segment>();
   /** Runs that have been begun or gone on with, in order. */
@@ -217,12 +216,9 @@ export class SegmentWriter {
   }
 
   /** A new segment for one stream. */
-  async createOwn(stream: Stream, baseOffset: number, firstEdition = 0): Promise<Segment> {
+  async createOwn(stream: Stream, baseOffset: number, edition = 0): Promise<Segment> {
     const { directory } = stream;
-    let edition = firstEdition;
-    // A queue that was deleted, and had the same name, may still have its files there.
-    while (this.#garbage.some(({ path: used }) => used === segmentPath(directory, baseOffset, edition))) edition++;
-    const path = segmentPath(directory, baseOffset, edition);
+    const path = segmentPath(directory, stream.id, baseOffset, edition);
     const segment: Segment = { path, directory, sharedId: 0, edition, bytes: 0, dirty: true, unnamed: true, runs: 1 };
     this.#removeFile(indexPath(segment));
     await this.create(segment, stream.id, baseOffset);
@@ -330,6 +326,17 @@ export class SegmentWriter {
     this.#garbage.push(segment);
   }
 
+  /** The queue of these streams has been deleted. Their own segments are removed with its folder. */
+  letGoShared(streams: readonly Stream[]): void {
+    for (const { runs } of streams) for (const run of runs) if (run.segment.sharedId !== 0) this.letGo(run);
+  }
+
+  /** A shared segment that turns out to hold nothing. */
+  letGoUnused(segment: Segment): void {
+    this.#engine.catalog.shared.delete(segment.sharedId);
+    this.#garbage.push(segment);
+  }
+
   /** Whether a file has been begun, or is to be removed, by a checkpoint that is not yet completed. */
   uses(path: string): boolean {
     const isThis = (segment: Segment) => segment.path === path;
@@ -341,7 +348,8 @@ export class SegmentWriter {
     const { disk, files } = this.#engine;
     for (const segment of this.#garbage.splice(0)) {
       files.drop(segment.path);
-      await disk.remove(segment.path);
+      // The files of a deleted queue are removed by others as well.
+      await removeIfThere(disk, segment.path);
       if (segment.sharedId !== 0) continue;
       this.#removeFile(indexPath(segment));
       this.#removeFile(`${indexPath(segment)}.tmp`);
@@ -355,10 +363,10 @@ export class SegmentWriter {
   }
 
   #makeDirectory(path: string): void {
-    const { disk, directory } = this.#engine;
-    if (this.#directories.has(path)) return;
+    const { disk, directory, folders } = this.#engine;
+    if (folders.has(path)) return;
     disk.mkdir(path);
-    this.#directories.add(path);
+    folders.add(path);
     // Each folder on the way may be new, and a folder is durable only once its parent is.
     for (let parent = path; parent.length > directory.length; ) {
       parent = parent.slice(0, parent.lastIndexOf("/"));

@@ -176,6 +176,11 @@ export class Consumer {
     return most;
   }
 
+  /** Set when its queue has been deleted: what callers are told. */
+  get deleted(): Error | undefined {
+    return this.lanes[0]?.stream.deleted;
+  }
+
   get leased(): number {
     let leased = 0;
     for (const { ledger } of this.lanes) leased += ledger.leased.size;
@@ -292,6 +297,7 @@ export class Consumer {
 
   /** The task that a token proves the lease of, reserved for the caller. */
   claimLease(token: TaskToken): Outstanding {
+    if (this.deleted !== undefined) throw this.deleted;
     const task = this.lanes.find(({ ledger }) => ledger.lane === token.lane)?.ledger.outstanding.get(token.offset);
     if (task === undefined) throw staleLease(token, "it is settled already");
     const same = task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;
@@ -446,6 +452,7 @@ export class Consumer {
     let letter: RecordParts;
     try {
       letter = await this.letterOf(task, error, cause);
+      if (this.deleted !== undefined) throw this.deleted;
     } catch (failure) {
       task.reserved = false;
       throw failure;
@@ -488,7 +495,7 @@ export class Consumer {
 
   /** A task whose record cannot be read must not stand in the way of others: it waits. */
   setAside(task: Outstanding, error: Error): void {
-    if (task.phase === TaskPhase.Done || task.reserved) return;
+    if (task.phase === TaskPhase.Done || task.reserved || this.deleted !== undefined) return;
     // Want of a file descriptor says nothing about the task.
     if (isNoDescriptor(error.cause)) return;
     task.reserved = true;
@@ -584,7 +591,7 @@ export class Consumer {
 
   #onTime(): void {
     const engine = this.#engine;
-    if (engine.closed || engine.failure !== undefined) return;
+    if (engine.closed || engine.failure !== undefined || this.#ended) return;
     const now = engine.elapsedMs();
     this.ripen();
     let ended = true;

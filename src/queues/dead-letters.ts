@@ -34,7 +34,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   async read(options?: { readonly after?: number; readonly limit?: number }): Promise<DeadLetter<O>[]> {
     const { after, limit } = resolveDeadReadOptions(options);
-    this.#engine.checkOpen();
+    this.#checkOpen();
     const letters: DeadLetter<O>[] = [];
     await this.#each(after === undefined ? 0 : after + 1, (record) => {
       letters.push(this.#letter(record));
@@ -93,8 +93,13 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     });
   }
 
-  #exclusively(run: () => Promise<number>): Promise<number> {
+  #checkOpen(): void {
     this.#engine.checkOpen();
+    if (this.#consumer.deleted !== undefined) throw this.#consumer.deleted;
+  }
+
+  #exclusively(run: () => Promise<number>): Promise<number> {
+    this.#checkOpen();
     return this.#engine.finishing(this.#consumer.dead.exclusively(run));
   }
 
@@ -121,6 +126,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     const consumer = this.#consumer;
     const offsets = chunk.map((letter) => letter.offset);
     const lanes = new Map<number, Lane>();
+    if (consumer.deleted !== undefined) throw consumer.deleted;
     for (const { lane } of chunk) if (!lanes.has(lane)) lanes.set(lane, consumer.host.openLane(consumer, lane));
     const stage = () => {
       for (const { lane, parts } of chunk) this.#engine.append(lanes.get(lane)!.stream, parts);
@@ -138,6 +144,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const consumer = this.#consumer;
+      if (consumer.deleted !== undefined) throw consumer.deleted;
       const metaBytes = OPERATION_HEADER_BYTES + (offsets.length + 2) * VARINT_BYTES_MAX;
       engine.begin(bulkBytes, records, metaBytes, records === 0);
       stage();
@@ -160,7 +167,8 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   #purgeAll(): Promise<number> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
-      const { dead } = this.#consumer;
+      const { dead, deleted } = this.#consumer;
+      if (deleted !== undefined) throw deleted;
       engine.begin(0, 0, OPERATION_HEADER_BYTES + 2 * VARINT_BYTES_MAX, true);
       const until = dead.stream?.staged ?? 0;
       this.#consumer.operation(ConsumerOp.Purge).varint(until);

@@ -55,6 +55,7 @@ function createGroup(
   rules: ConsumerConfig | undefined,
 ): Promise<LogGroup> {
   return new Promise((resolve, reject) => {
+    if (state.stream.deleted !== undefined) throw state.stream.deleted;
     const text = rules === undefined ? "" : JSON.stringify(rules);
     engine.begin(0, 0, OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX + name.length + text.length, false);
     const id = state.newGroupId();

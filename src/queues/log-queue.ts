@@ -20,7 +20,7 @@ import type {
   StoredLogSettings,
   TailOptions,
 } from "../api/contract.js";
-import { VarveError } from "../api/errors.js";
+import { isVarveError, VarveError } from "../api/errors.js";
 import { checkGroupName } from "../api/names.js";
 import {
   checkOffset,
@@ -86,8 +86,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   append(input: Input<I>, options?: AppendOptions): Promise<number> {
     return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      engine.checkOpen();
+      this.#checkOpen();
       const { durability, key, headers } = resolveAppendOptions(options);
       const parts = this.#input.read(input, key, headers);
       this.#append([parts], recordBytesMax(parts), durability, ([offset]) => resolve(offset!), reject);
@@ -96,7 +95,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]> {
     return new Promise((resolve, reject) => {
-      this.#engine.checkOpen();
+      this.#checkOpen();
       const { durability } = resolveCommitOptions(options);
       checkBatch(inputs);
       if (inputs.length === 0) {
@@ -110,7 +109,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   delete(key: string | Uint8Array, options?: Omit<AppendOptions, "key">): Promise<number> {
     return new Promise((resolve, reject) => {
-      this.#engine.checkOpen();
+      this.#checkOpen();
       const { durability, key: checked, headers } = resolveAppendOptions({ ...options, key });
       if (checked === undefined) throw new VarveError("ERR_OPTION", "delete() takes the key whose record is to go");
       const parts = { payload: NOTHING, key: checked, headers, attributes: TOMBSTONE };
@@ -120,7 +119,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   async compact(): Promise<CompactionResult> {
     const { compaction, config } = this.#state;
-    this.#engine.checkOpen();
+    this.#checkOpen();
     return await compaction.run((config.compaction ?? DEFAULT_COMPACTION).graceMs);
   }
 
@@ -138,6 +137,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     const need = room.limited ? needOf(records) : undefined;
     let place: "line" | "head" = "line";
     const stage = () => {
+      if (stream.deleted !== undefined) throw stream.deleted;
       const asked = need === undefined ? "fits" : room.ask(need, place);
       if (asked === "wait") {
         detach(records);
@@ -185,7 +185,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   async read(offset: number): Promise<LogRecord<O> | undefined> {
     checkOffset(offset);
-    this.#engine.checkOpen();
+    this.#checkOpen();
     const { stream } = this.#state;
     const reader = new StreamReader(stream, this.#engine, offset);
     for (;;) {
@@ -205,13 +205,13 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   tail(options?: TailOptions): AsyncIterable<LogRecord<O>> {
     const { from, signal } = resolveTailOptions(options);
-    this.#engine.checkOpen();
+    this.#checkOpen();
     return this.#tail(this.#start(from), signal);
   }
 
   batches(options?: BatchesOptions): AsyncIterable<LogRecord<O>[]> {
     const { from, maxBytes, follow, signal } = resolveBatchesOptions(options);
-    this.#engine.checkOpen();
+    this.#checkOpen();
     return this.#batches(this.#start(from), maxBytes, follow, signal);
   }
 
@@ -246,7 +246,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   ): void {
     const engine = this.#engine;
     const state = this.#state;
-    engine.checkOpen();
+    this.#checkOpen();
     state.beginTrim();
     state.stageTrim(offset);
     let records = 0;
@@ -263,7 +263,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   async group(name: string, options?: GroupOptions): Promise<GroupMember<O>> {
     const { from, sessionMs } = resolveGroupOptions(options);
-    this.#engine.checkOpen();
+    this.#checkOpen();
     checkGroupName(name);
     const group = await openGroup(this.#engine, this.#state, name, from, undefined);
     if (group.type === GroupType.shared) throw wrongType(name, "a shared one: join it with sharedGroup()");
@@ -272,7 +272,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
 
   async sharedGroup(name: string, options?: SharedGroupOptions): Promise<SharedGroup<O>> {
     const { from, ...given } = resolveSharedGroupOptions(options);
-    this.#engine.checkOpen();
+    this.#checkOpen();
     checkGroupName(name);
     const rules = mergeConsumerConfig(undefined, given);
     const group = await openGroup(this.#engine, this.#state, name, from, rules);
@@ -282,7 +282,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   async groups(): Promise<GroupInfo[]> {
-    this.#engine.checkOpen();
+    this.#checkOpen();
     const wallMs = this.#engine.clock.wallMs();
     const infos = [...this.#state.groups.values()].map((group) => this.#state.infoOf(group, wallMs));
     return infos.sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -292,7 +292,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const state = this.#state;
-      engine.checkOpen();
+      this.#checkOpen();
       const { durability } = resolveCommitOptions(options);
       checkGroupName(name);
       const group = state.groups.get(name);
@@ -317,18 +317,18 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     return new Promise((resolve, reject) => {
       const given = resolveLogSettings(settings);
       const { durability } = resolveCommitOptions(options);
-      this.#engine.checkOpen();
+      this.#checkOpen();
       configureLog(this.#engine, this.#state, given, durability, resolve, reject);
     });
   }
 
   async settings(): Promise<StoredLogSettings> {
-    this.#engine.checkOpen();
+    this.#checkOpen();
     return describeLogConfig(this.#state.config);
   }
 
   async stats(): Promise<LogStats> {
-    this.#engine.checkOpen();
+    this.#checkOpen();
     const { stream, groups, extent } = this.#state;
     const count = await countRecords(this.#engine, stream);
     let furthest: LogGroup | undefined;
@@ -365,6 +365,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       metaBytes: need === undefined ? 0 : LOG_OP_BYTES_MAX,
       settles: false,
       reserve() {
+        if (stream.deleted !== undefined) throw stream.deleted;
         if (need === undefined) return;
         const asked = room.ask(need, "transaction");
         claim = room.take(need, typeof asked === "number" ? asked : 0);
@@ -380,6 +381,12 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
         if (claim !== undefined && claim.dropTo > 0) state.trim(claim.dropTo);
       },
     };
+  }
+
+  /** @throws VarveError when there is nothing to be had from here any more */
+  #checkOpen(): void {
+    this.#engine.checkOpen();
+    if (this.#state.ended !== undefined) throw this.#state.ended;
   }
 
   async *#tail(start: Start, signal: AbortSignal | undefined): AsyncGenerator<LogRecord<O>> {
@@ -401,7 +408,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       const { ended } = this.#state;
       if (ended !== undefined) {
         // A replay that is cut short must not look like one that came to its end.
-        if (follow) return;
+        if (follow && isVarveError(ended, "ERR_CLOSED")) return;
         throw ended;
       }
       if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);

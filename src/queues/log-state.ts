@@ -14,7 +14,7 @@
  * Those of a shared group's consumer are in consumer.ts.
  */
 
-import type { Durability, GroupInfo } from "../api/contract.js";
+import type { Durability, GroupInfo, Headers } from "../api/contract.js";
 import { assert, VarveError } from "../api/errors.js";
 import {
   type ConsumerConfig,
@@ -131,6 +131,10 @@ export class LogState implements QueueState {
   }
 
   // ---------------------------------------------------------------------------------------------------- for the engine
+
+  get metadata(): Headers {
+    return this.config.metadata;
+  }
 
   get count(): number {
     return this.stream.recordsLeft(this.stream.head, this.stream.next);
@@ -374,6 +378,7 @@ export function configureLog(
   resolve: () => void,
   reject: (error: Error) => void,
 ): void {
+  if (state.stream.deleted !== undefined) throw state.stream.deleted;
   const config = mergeLogConfig(state.planned, given);
   const text = encodeConfig(config);
   if (text === encodeConfig(state.planned)) {

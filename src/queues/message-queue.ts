@@ -30,7 +30,7 @@ import {
 } from "../api/options.js";
 import { show } from "../api/show.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
-import { deleteQueue } from "../engine/delete-queue.js";
+import { deleteQueue } from "../engine/deletion.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -120,23 +120,33 @@ export class EmbeddedMessageQueue implements MessageQueue {
     });
   }
 
-  async deleteQueue(kind: QueueKind, name: string): Promise<boolean> {
+  async deleteQueue(kind: QueueKind, name: string, options?: CommitOptions): Promise<boolean> {
     if (kind !== "log" && kind !== "task") {
       throw new VarveError("ERR_ARGUMENT", `a queue is a "log" or a "task" queue; got ${show(kind)}`);
     }
     checkQueueName(name);
-    this.#engine.checkOpen();
-    await this.#creating.get(`${KIND[kind]} ${name}`);
-    const { catalog } = this.#engine;
-    const entry = catalog.find(KIND[kind], name);
-    if (entry === undefined) return false;
-    const state = catalog.load(entry);
-    const gone = new VarveError(
-      "ERR_NOT_FOUND",
-      `the ${kind} queue ${name} is deleted. Open it again to have a new one.`,
-    );
-    await this.#engine.finishing(deleteQueue(this.#engine, entry, state, gone));
-    return true;
+    const engine = this.#engine;
+    const { durability } = resolveCommitOptions(options);
+    engine.checkOpen();
+    // One that is being made is deleted when it is there.
+    await this.#creating.get(`${KIND[kind]} ${name}`)?.catch(() => {});
+    return await new Promise((resolve, reject) => {
+      const run = () => {
+        if (engine.stalled) {
+          engine.park(0, run, reject);
+          return;
+        }
+        try {
+          engine.checkOpen();
+          const entry = engine.catalog.find(KIND[kind], name);
+          if (entry === undefined) resolve(false);
+          else deleteQueue(engine, entry, engine.durability(durability)).then(() => resolve(true), reject);
+        } catch (error) {
+          reject(error as Error);
+        }
+      };
+      run();
+    });
   }
 
   async queues(): Promise<QueueInfo[]> {
@@ -144,7 +154,9 @@ export class EmbeddedMessageQueue implements MessageQueue {
     const { catalog } = this.#engine;
     const infos: QueueInfo[] = [];
     for (const entry of catalog.entries) {
-      const info = { kind: kindName(entry.kind), name: entry.name, count: catalog.count(entry) };
+      const { kind, name, createdAt } = entry;
+      const { count, metadata } = catalog.describe(entry);
+      const info = { kind: kindName(kind), name, count, createdAt, metadata };
       infos.push(entry.damaged === undefined ? info : { ...info, damaged: entry.damaged });
     }
     return infos.sort((a, b) => compare(a.kind, b.kind) || compare(a.name, b.name));
@@ -254,7 +266,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
         // Always: were a queue lost with what it holds, its successor would give out the same offsets again.
         durability: "sync",
         apply: () => {
-          state = catalog.create(kind, name, id, streamIds, config);
+          state = catalog.create({ kind, name, streamIds, config }, id, engine.entryTime.wallMs);
         },
         settle: () => resolve(state),
         fail: reject,

@@ -68,6 +68,8 @@ export class NewTasks implements Change {
   }
 
   reserve(): void {
+    const { deleted } = this.#state.tasks;
+    if (deleted !== undefined) throw deleted;
     this.#state.openLane(this.#state.consumer, this.#priority);
     if (!this.#hasKeys) return;
     const { dedupe, config, name } = this.#state;

@@ -88,6 +88,7 @@ export function setRules(
   rules: ConsumerConfig,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
+    if (state.stream.deleted !== undefined) throw state.stream.deleted;
     const text = JSON.stringify(rules);
     if (text === JSON.stringify(group.rules)) {
       resolve();

@@ -278,6 +278,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   /** Before every call. @throws VarveError when there is nothing to be had from here any more */
   protected checkOpen(): void {
     this.engine.checkOpen();
+    if (this.consumer.deleted !== undefined) throw this.consumer.deleted;
   }
 
   // --------------------------------------------------------------------------------------------------------- private

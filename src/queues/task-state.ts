@@ -9,7 +9,7 @@
  * schedules (recurrence.ts).
  */
 
-import type { TaskStats } from "../api/contract.js";
+import type { Headers, TaskStats } from "../api/contract.js";
 import type { TaskConfig } from "../api/options.js";
 import { addStream } from "../engine/add-stream.js";
 import type { Engine } from "../engine/engine.js";
@@ -130,6 +130,10 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   }
 
   // ---------------------------------------------------------------------------------------------------- for the engine
+
+  get metadata(): Headers {
+    return this.config.metadata;
+  }
 
   get count(): number {
     const { ready, waiting, leased } = this.consumer;

@@ -64,13 +64,22 @@ export function isSegmentName(name: string): boolean {
 
 /** Whether a file is called like a stream's own segment. */
 export function isOwnSegmentName(name: string): boolean {
-  return /^\d{20}(?:-[1-9]\d*)?\.seg$/.test(name);
+  return /^\d{20}-s[1-9]\d*(?:-[1-9]\d*)?\.seg$/.test(name);
 }
 
-/** Path of a stream's own segment, after the first offset that it stands for. */
-export function segmentPath(directory: string, baseOffset: number, edition: number): string {
-  const name = String(baseOffset).padStart(20, "0");
+/**
+ * Path of a stream's own segment, after the first offset that it stands for. The stream is named, too: a queue that is
+ * made again under the name of a deleted one has the same folder, and other streams.
+ */
+export function segmentPath(directory: string, streamId: number, baseOffset: number, edition: number): string {
+  const name = `${String(baseOffset).padStart(20, "0")}-s${streamId}`;
   return `${directory}/${edition === 0 ? name : `${name}-${edition}`}.seg`;
+}
+
+/** The stream whose own segment, or index of one, a file is by its name; undefined when it is neither. */
+export function streamIdOfName(name: string): number | undefined {
+  const match = /^\d{20}-s([1-9]\d*)(?:-[1-9]\d*)?\.(?:seg|idx|idx\.tmp)$/.exec(name);
+  return match === null ? undefined : Number(match[1]);
 }
 
 /** The edition that a path of a stream's own segment says. */

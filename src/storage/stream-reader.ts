@@ -120,9 +120,12 @@ export class StreamReader {
    * - "record": `record` describes it.
    * - "end": there is none.
    * - "load": call `load()`, then `next()` again.
+   * @throws VarveError `ERR_CORRUPT`; `ERR_NOT_FOUND`: the stream's queue has been deleted
    */
   next(limit: number): "record" | "end" | "load" {
     const record = this.record;
+    const { deleted } = this.#stream;
+    if (deleted !== undefined) throw deleted;
     for (;;) {
       if (record.left > 0 && this.#current()) {
         this.#step();
@@ -146,7 +149,7 @@ export class StreamReader {
 
   /**
    * Fetches the bytes that `next()` asked for.
-   * @throws VarveError `ERR_IO`, `ERR_CORRUPT`, `ERR_CLOSED`
+   * @throws VarveError `ERR_IO`, `ERR_CORRUPT`, `ERR_CLOSED`, `ERR_NOT_FOUND`
    */
   async load(): Promise<void> {
     this.#context.reads.begin();
@@ -154,6 +157,8 @@ export class StreamReader {
     try {
       await this.#load(run);
     } catch (error) {
+      // Its files may be gone already.
+      if (this.#stream.deleted !== undefined) throw this.#stream.deleted;
       // The segment was given up, and perhaps removed, while it was being read: next() finds what has taken its place.
       if (run !== this.#stream.runFor(this.#wanted)) return;
       throw readError(this.#stream, error);

@@ -82,6 +82,8 @@ export class Stream {
   /** A ring would save the occasional copy; checkpoints empty this in long strides anyway. */
   recent: BatchRef[] = [];
   roll: SegmentRoll = NO_ROLL;
+  /** Set when the stream's queue has been deleted: what readers are told. */
+  deleted: Error | undefined;
   /** Called when `visible` has grown. */
   onVisible: (() => void) | undefined;
   /** Whether any record with an offset in [from, to) is still needed; the queue knows. */

@@ -6,6 +6,7 @@
 import { describe, test } from "node:test";
 import type { MessageQueue, OpenOptions } from "../../src/index.js";
 import { awake } from "../support/awake.js";
+import { adminConformance } from "./admin.js";
 import { closeConformance } from "./close.js";
 import { codecConformance } from "./codecs.js";
 import { compactionConformance } from "./compaction.js";
@@ -121,6 +122,7 @@ export function defineConformance(name: string, implementation: Implementation):
     transactionConformance(check);
     codecConformance(check);
     queueConformance(check);
+    adminConformance(check);
     closeConformance(check);
     concurrencyConformance(check);
   });

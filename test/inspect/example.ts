@@ -44,7 +44,7 @@ export async function makeExample(directory: string): Promise<Example> {
   return {
     marker: readFileSync(join(directory, "varve.json")),
     log: wal.subarray(0, end + ((8 - (end % 8)) % 8)),
-    segment: readFileSync(join(directory, "log", "events", "00000000000000000000.seg")),
+    segment: readFileSync(join(directory, "log", "events", "00000000000000000000-s1.seg")),
     snapshot: readFileSync(join(directory, "snap", "0000000000000008.snap")),
   };
 }

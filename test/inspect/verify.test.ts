@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { readPreface } from "../../src/engine/catalog.js";
 import { isVarveError, open, type VerifyProblem, type VerifyProgress, verifyDirectory } from "../../src/index.js";
 import { kinds } from "../../src/queues/kinds.js";
 import type { TaskState } from "../../src/queues/task-state.js";
@@ -250,11 +251,16 @@ test("varve.json: not JSON, another format, another id, missing", async () => {
   });
 });
 
+/** The offset in the name of a segment. */
+function firstOf(segment: string): number {
+  return Number(/(\d{20})-s\d+\.seg$/.exec(segment)![1]);
+}
+
 test("truncated files: what is missing is named", async () => {
   await withCopy(closed, async (directory) => {
     const segments = filesIn(directory, "log/events", /\.seg$/);
-    const first = Number(segments[1]!.slice(-24, -4));
-    const next = Number(segments[2]!.slice(-24, -4));
+    const first = firstOf(segments[1]!);
+    const next = firstOf(segments[2]!);
     const cut = async (file: string, length: number) =>
       only(
         (await verifyChanged(directory, file, (bytes) => bytes.subarray(0, length))).problems,
@@ -287,7 +293,7 @@ test("a missing segment costs its records, one of another directory or another s
   await withCopy(closed, async (directory) => {
     const segments = filesIn(directory, "log/events", /\.seg$/);
     const [, file, third] = segments;
-    const offsets = [Number(file!.slice(-24, -4)), Number(third!.slice(-24, -4)) - 1];
+    const offsets = [firstOf(file!), firstOf(third!) - 1];
     const aside = join(directory, "..", "aside");
     renameSync(join(directory, file!), aside);
     const missing = only((await verifyDirectory(directory)).problems, "missing");
@@ -332,7 +338,7 @@ test("without a snapshot the rest is still checked", async () => {
 test("what nothing refers to and what is not varve's is noted", async () => {
   await withCopy(closed, async (directory) => {
     writeFileSync(join(directory, "stray.txt"), "");
-    writeFileSync(join(directory, "log", "events", "99999999999999999999.seg"), "");
+    writeFileSync(join(directory, "log", "events", "99999999999999999999-s9.seg"), "");
     writeFileSync(join(directory, "snap", "0000000000000001.snap.tmp"), "");
     mkdirSync(join(directory, "log", "events", "odd"));
     writeFileSync(join(directory, "wal", "failed"), "");
@@ -343,7 +349,7 @@ test("what nothing refers to and what is not varve's is noted", async () => {
     assert.equal(ok, true);
     const named = [
       /stray\.txt: not of varve/,
-      /99999999999999999999\.seg: nothing refers to it/,
+      /99999999999999999999-s9\.seg: nothing refers to it/,
       /0000000000000001\.snap\.tmp: nothing refers to it/,
       /odd\/thing: not of varve/,
       /wal\/failed: a write or sync of the log failed/,
@@ -383,6 +389,14 @@ function rewriteSection(bytes: Buffer, queue: string, edit: (body: Decoder, outp
   return Buffer.concat(encodeSnapshot(snapshot.header, sections));
 }
 
+/** Copies what a section begins with. */
+function copyPreface(body: Decoder, output: Encoder): void {
+  const { count, createdAt, metadata } = readPreface(body);
+  output.varint(count);
+  output.varint(createdAt);
+  output.string(metadata);
+}
+
 /** Copies the queue's own state. */
 function copyState(body: Decoder, output: Encoder): void {
   const bytes = body.varint();
@@ -392,7 +406,7 @@ function copyState(body: Decoder, output: Encoder): void {
 
 /** Copies a section body but for the queue's own state. */
 function editState(body: Decoder, output: Encoder, edit: (state: TaskState) => void): void {
-  output.varint(body.varint());
+  copyPreface(body, output);
   const stateBytes = body.bytes(body.varint());
   const streams = [new Stream(1, "", "p0"), new Stream(2, "", "dead")];
   const state = kinds.restore(2, 1, "Jobs", streams, new Decoder(stateBytes)) as TaskState;
@@ -409,7 +423,7 @@ test("records that a log still has are missed when no segment holds them", async
     const [file] = filesIn(directory, "snap", /\.snap$/);
     const report = await verifyChanged(directory, file!, (bytes) =>
       rewriteSection(bytes, "events", (body, output) => {
-        output.varint(body.varint());
+        copyPreface(body, output);
         copyState(body, output);
         output.varint(body.varint());
         // The stream's id, its folder (none) and its head.

@@ -5,6 +5,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { readPreface } from "../../src/engine/catalog.js";
 import { isVarveError, open, type Task } from "../../src/index.js";
 import { sealBatch } from "../../src/storage/batch.js";
 import { Decoder } from "../../src/storage/bytes.js";
@@ -38,7 +39,7 @@ function sectionAt(directory: string, queue: string): { position: number; firstS
   assert.ok(typeof snapshot !== "string");
   const section = snapshot.sections.find(({ name }) => name === queue)!.body;
   const body = new Decoder(section);
-  body.varint(); // records
+  readPreface(body);
   body.bytes(body.varint()); // the state
   body.varint(); // streams
   return { position: section.byteOffset - bytes.byteOffset, firstStreamId: body.position };
@@ -184,7 +185,7 @@ test("flags of a record that are not known are refused, with the place", async (
       { position: error.details.position, from: error.details.from, to: error.details.to },
       { position: 64, from: 0, to: 1 },
     );
-    assert.match(String(error.details.file), /events\/0+\.seg$/);
+    assert.match(String(error.details.file), /events\/0+-s1\.seg$/);
     assert.equal((await events.read(1))?.payload.toString(), "behind");
     await mq.close();
   });

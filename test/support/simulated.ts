@@ -109,6 +109,7 @@ export interface Trial {
 /**
  * Runs an operation on copies of a closed directory, once for each disk call that it makes and each policy, and cuts
  * the power at that call. Then opens what is left and has it checked. Returns the number of trials.
+ * @param beforeOpen looks at what the power cut has left
  */
 export async function cutAtEveryCall(
   base: Simulated,
@@ -116,6 +117,7 @@ export async function cutAtEveryCall(
   operation: (mq: MessageQueue) => Promise<void>,
   check: (trial: Trial) => Promise<void>,
   options: OpenOptions = TINY,
+  beforeOpen: (machine: Simulated) => Promise<void> = async () => {},
 ): Promise<number> {
   let trials = 0;
   for (let call = 1; ; call++) {
@@ -132,6 +134,7 @@ export async function cutAtEveryCall(
       await labelled(
         () => where,
         async () => {
+          await beforeOpen(next);
           const again = await next.open(options);
           await check({ mq: again, machine: next, acknowledged: outcome.kind === "resolved" });
           await next.settle(again.close());

@@ -67,7 +67,7 @@ export function registerCreate(program: Command): void {
         "drop-oldest",
       ]),
     )
-    .option("--metadata <name=value>", "log: stored with it; repeatable; replaces what it had", header)
+    .option("--metadata <name=value>", "stored with the queue; repeatable; replaces what it had", header)
     .addHelpText(
       "after",
       "\nExamples:\n  $ varve create --type task jobs --lease 1m --max-attempts 3\n  $ varve create --type log events --retention-age 7d --retention-bytes 10GiB",
@@ -76,11 +76,13 @@ export function registerCreate(program: Command): void {
   action<[string], CreateOptions>(withCommonOptions(command), async (run, name) => {
     const { type } = run.options;
     const settings = { log: logSettings(run.options), task: taskSettings(run.options) };
-    if (type === "log" && Object.keys(settings.task).length > 0) {
+    if (type === "log" && Object.keys(settings.task).some((name) => name !== "metadata")) {
       throw new UsageError("leases, attempts and backoff are settings of task queues; a log has none");
     }
-    if (type === "task" && Object.keys(settings.log).length > 0) {
-      throw new UsageError("retention, compaction, limits and metadata are settings of logs; a task queue has none");
+    if (type === "task" && Object.keys(settings.log).some((name) => name !== "metadata")) {
+      throw new UsageError(
+        "retention and compaction are settings of logs, and limits of them here; a task queue has none",
+      );
     }
     await run.withDirectory("create", async (queue) => {
       const created = !(await queue.queues()).some((info) => info.kind === type && info.name === name);
@@ -108,6 +110,7 @@ function taskSettings(options: CreateOptions): TaskOptions {
     lease: options.lease,
     maxAttempts: options.maxAttempts,
     backoff: Object.keys(backoff).length > 0 ? backoff : undefined,
+    metadata: options.metadata,
   });
 }
 

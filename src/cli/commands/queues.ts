@@ -15,8 +15,8 @@ export function registerQueues(program: Command): void {
       const all = await queue.queues();
       if (run.options.json) {
         for (const info of all) {
-          const { kind, name, count, damaged } = info;
-          await run.print({ kind, name, count, damaged }, String);
+          const { kind, name, count, createdAt, metadata, damaged } = info;
+          await run.print({ kind, name, count, createdAt, metadata, damaged }, String);
         }
       } else if (all.length === 0) {
         run.note(`no queues in ${run.options.dataDir}`);

@@ -1,7 +1,7 @@
-import { createInterface } from "node:readline/promises";
 import type { Command } from "commander";
 import { formatBytes } from "../../api/units.js";
 import { type RepairReport, repairDirectory } from "../../index.js";
+import { canAsk, confirmed } from "../confirm.js";
 import { ExitCode, UsageError } from "../exit.js";
 import { plural } from "../format.js";
 import { withCommonOptions } from "../options.js";
@@ -36,13 +36,13 @@ Examples:
   action<[], RepairFlags>(withCommonOptions(command), async (run) => {
     const { dryRun = false, yes = false } = run.options;
     const asks = !dryRun && !yes;
-    if (asks && (run.options.json === true || !process.stdin.isTTY || !process.stderr.isTTY)) {
+    if (asks && !canAsk(run.options)) {
       throw new UsageError("nobody can be asked here: say --dry-run to see what would be done, then --yes to do it");
     }
     let report = await repair(run, dryRun || asks);
     if (asks && !report.sound) {
       await run.print(report, () => describe(run, report));
-      if (!(await confirmed())) return ExitCode.damaged;
+      if (!(await confirmed("Do it?"))) return ExitCode.damaged;
       report = await repair(run, false);
     }
     await run.print(report, () => describe(run, report));
@@ -58,15 +58,6 @@ async function repair(run: Run<RepairFlags>, dryRun: boolean): Promise<RepairRep
       progress.update(() => `checked ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`);
     },
   }).finally(() => progress.clear());
-}
-
-async function confirmed(): Promise<boolean> {
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    return /^y(es)?$/i.test((await terminal.question("Do it? [y/N] ")).trim());
-  } finally {
-    terminal.close();
-  }
 }
 
 function describe(
