@@ -271,6 +271,8 @@ export class Consumer {
     const { ledger } = lane;
     if (fresh) return new Outstanding(ledger, offset);
     if (!ledger.outstanding.has(offset)) lane.scheduled?.ripenUntil(lane.number, offset, lane, time);
+    // A trim of the log that came just before it took the record from the group.
+    if (lane.ofLog && !ledger.outstanding.has(offset)) return new Outstanding(ledger, offset);
     return this.#outstanding(lane, offset);
   }
 

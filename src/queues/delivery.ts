@@ -253,7 +253,7 @@ export class Delivery {
     const { ledger } = lane;
     for (let task = lane.again; into.length < max && task !== undefined; task = lane.again) {
       const reader = lane.againReader;
-      let found: "record" | "load";
+      let found: "record" | "load" | "gone";
       try {
         found = lane.findAgain(task.offset);
       } catch (error) {
@@ -262,6 +262,10 @@ export class Delivery {
         throw error;
       }
       if (found === "load") return this.#load(lane, reader, into.length, task);
+      if (found === "gone") {
+        if (into.length === 0) this.#sweepGone(lane, task);
+        return "expired";
+      }
       const attributes = lane.attributes(reader.record);
       if (this.#isOver(reader.record, attributes)) {
         if (into.length === 0) this.#sweep(lane, task);
@@ -361,6 +365,12 @@ export class Delivery {
     this.#stageSwept(lane, swept, bulkBytes, records);
   }
 
+  /** Stages the end of a task whose record is no longer there. */
+  #sweepGone(lane: Lane, task: Outstanding): void {
+    lane.ledger.hold(task);
+    this.#stageSwept(lane, [{ task, successor: undefined }], 0, 0);
+  }
+
   #stageSwept(lane: Lane, swept: readonly Swept[], bulkBytes: number, records: number): void {
     const engine = this.#engine;
     const { host } = this.#consumer;
@@ -408,7 +418,7 @@ export class Delivery {
     for (const lane of peeker.lanes ?? this.#consumer.lanes) {
       const task = lane.again;
       const reader = task === undefined ? lane.reader : lane.againReader;
-      let found: "record" | "end" | "load";
+      let found: "record" | "end" | "load" | "gone";
       try {
         found = task === undefined ? lane.nextFresh(lane.stream.next) : lane.findAgain(task.offset);
       } catch (error) {
@@ -418,6 +428,10 @@ export class Delivery {
       }
       if (found === "end") continue;
       if (found === "load") return this.#load(lane, reader, 0, task);
+      if (found === "gone") {
+        this.#sweepGone(lane, task!);
+        return this.#peekFor(peeker);
+      }
       const { record } = reader;
       if (this.#isOver(record, lane.attributes(record))) {
         this.#sweep(lane, task);

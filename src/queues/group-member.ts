@@ -19,7 +19,7 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Change } from "./commit.js";
-import { type Group, GroupType, Membership } from "./group.js";
+import { type Group, GroupType, Membership, type Missed } from "./group.js";
 import type { LogRecords } from "./log-records.js";
 import { LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
 import { onAbort } from "./signals.js";
@@ -190,6 +190,8 @@ export class EmbeddedMember<O> implements GroupMember<O> {
     const position = await this.#busy(() => offsetOf(engine, this.#state, from));
     this.#takeTurn();
     await new Promise<void>((resolve, reject) => {
+      // What is removed by changes that are staged is lost as well.
+      engine.flush();
       engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
       const lost = this.#member.missed?.count ?? 0;
       this.#stage(LogOp.Seek, position, lost);
@@ -230,7 +232,12 @@ export class EmbeddedMember<O> implements GroupMember<O> {
         if (!(await this.#wait(until, this.#group.turnEndsMs, signal))) return [];
         continue;
       }
-      if (member.missed !== undefined) throw await this.#missed();
+      if (member.missed !== undefined) {
+        // What is removed by changes that are staged counts as well; what is removed after this one is told next time.
+        if (engine.failure === undefined) engine.flush();
+        if (member.missed !== undefined) throw await this.#missed(member.missed);
+        continue;
+      }
       this.#reader.seek(member.next);
       const { visible } = stream;
       const { records, found } = this.#records.take(this.#reader, max, maxBytes, 0);
@@ -248,9 +255,8 @@ export class EmbeddedMember<O> implements GroupMember<O> {
   }
 
   /** Takes note that records were removed before the group had read them. What the caller is told is counted first. */
-  async #missed(): Promise<VarveError> {
+  async #missed({ from, count }: Missed): Promise<VarveError> {
     const engine = this.#engine;
-    const { from, count } = this.#member.missed!;
     const { next } = this.#member;
     if (engine.failure === undefined) {
       await new Promise<void>((resolve, reject) => {
@@ -258,13 +264,17 @@ export class EmbeddedMember<O> implements GroupMember<O> {
         this.#stage(LogOp.Lose, count);
         engine.add({
           durability: engine.options.durability,
-          apply: () => this.#group.lose(count, engine.entryTime.elapsedMs),
+          apply: () => {
+            this.#group.lose(count, engine.entryTime.elapsedMs);
+            this.#member.missed = undefined;
+          },
           settle: resolve,
           fail: reject,
         });
       });
+    } else {
+      this.#member.missed = undefined;
     }
-    this.#member.missed = undefined;
     return new VarveError(
       "ERR_OFFSET_OUT_OF_RANGE",
       `${count} records of ${this.log} from offset ${from} on were removed before group ${this.name} had read them. The ` +

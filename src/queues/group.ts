@@ -14,7 +14,7 @@ import type { Stream } from "../storage/stream.js";
 export const GroupType = { exclusive: 1, shared: 2 } as const;
 
 /** Records that were removed before they were read, which nobody has been told of yet. */
-interface Missed {
+export interface Missed {
   readonly from: number;
   readonly count: number;
 }

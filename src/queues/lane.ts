@@ -15,7 +15,7 @@ export class Lane implements Ripener {
   readonly stream: Stream;
   readonly ledger: Ledger;
   /** The records are a log's: what attributes they have say nothing of tasks. */
-  readonly #ofLog: boolean;
+  readonly ofLog: boolean;
   /** Behind the last task taken from the cursor; what is between is in an operation that is not yet in the log. */
   taken = 0;
   /** Its stream is not durable yet: whatever names its offsets is committed as `sync`. */
@@ -40,7 +40,7 @@ export class Lane implements Ripener {
 
   /** @param queue its name, for messages */
   constructor(queue: string, stream: Stream, ledger: Ledger, ofLog = false) {
-    this.#ofLog = ofLog;
+    this.ofLog = ofLog;
     this.#queue = queue;
     this.stream = stream;
     this.ledger = ledger;
@@ -150,7 +150,7 @@ export class Lane implements Ripener {
   }
 
   attributes(record: RecordCursor): TaskAttributes {
-    return this.#ofLog ? NO_ATTRIBUTES : decodeTaskAttributes(record.attributes());
+    return this.ofLog ? NO_ATTRIBUTES : decodeTaskAttributes(record.attributes());
   }
 
   /** The next one of those that were delivered before or have waited. */
@@ -177,13 +177,14 @@ export class Lane implements Ripener {
     }
   }
 
-  /** Steps the other reader to the record of a task. */
-  findAgain(offset: number): "record" | "load" {
+  /** Steps the other reader to the record of a task; "gone": a log no longer has it, as a later record supersedes it. */
+  findAgain(offset: number): "record" | "load" | "gone" {
     const reader = this.againReader;
     reader.seek(offset);
     const found = reader.next(offset + 1);
-    if (found === "end") throw this.#missing(offset);
-    return found;
+    if (found !== "end") return found;
+    if (this.ofLog) return "gone";
+    throw this.#missing(offset);
   }
 
   /** Goes on behind records that cannot be read. */

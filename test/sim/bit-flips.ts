@@ -5,12 +5,12 @@ import { isVarveError } from "../../src/index.js";
 import { LogState } from "../../src/queues/log-state.js";
 import { TaskState } from "../../src/queues/task-state.js";
 import { StreamReader } from "../../src/storage/stream-reader.js";
-import { itemOf } from "./payload.js";
+import { lookAtTasks, numberOf } from "./look.js";
 import type { Plan } from "./plan.js";
 import { SimClock } from "./sim-clock.js";
 import type { SimDisk } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
-import { lookAtTasks, openDirectoryOf, Simulator } from "./simulator.js";
+import { openDirectoryOf, Simulator } from "./simulator.js";
 
 export interface Flips {
   readonly tried: number;
@@ -91,11 +91,15 @@ async function contentsOf(
           const reader = new StreamReader(state.stream, engine, state.stream.head);
           for (let found = reader.next(state.stream.next); found !== "end"; found = reader.next(state.stream.next)) {
             if (found === "load") await reader.load();
-            else records.set(`log/${entry.name} ${reader.record.offset}`, itemOf(reader.record.payload()));
+            else
+              records.set(
+                `log/${entry.name} ${reader.record.offset}`,
+                numberOf(reader.record.payload(), () => reader.record.headers()),
+              );
           }
         } else if (state instanceof TaskState) {
           const { name, live, dead } = await lookAtTasks(engine, state);
-          for (const task of live) records.set(`${name} ${task.offset} ${task.attempt} ${task.leased}`, task.item);
+          for (const task of live) records.set(`${name} ${task.place} ${task.attempt} ${task.leased}`, task.item);
           for (const letter of dead) records.set(`${name} dead ${letter.id}`, letter.item);
         }
       } catch (error) {

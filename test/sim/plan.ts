@@ -28,6 +28,17 @@ const STEP_WEIGHTS = {
   pass: 5,
   stall: 1,
   wall: 0.3,
+  release: 5,
+  peek: 2,
+  delete: 3,
+  compact: 1,
+  clear: 0.5,
+  join: 3,
+  leave: 1,
+  readGroup: 8,
+  commitGroup: 7,
+  seekGroup: 1,
+  deleteGroup: 0.4,
 } as const;
 
 const HALTS: readonly Aim[] = [
@@ -135,13 +146,29 @@ export interface TaskRules {
   readonly backoffMs: number;
 }
 
+/** What a log does by itself. */
+export interface LogRules {
+  readonly retention?: { readonly maxCount?: number; readonly maxBytes?: number; readonly maxAge?: number };
+  readonly limits?: { readonly maxCount: number; readonly whenFull: "refuse" | "wait" | "drop-oldest" };
+  readonly compaction?: { readonly grace: number; readonly minDirty: number };
+}
+
+export interface GroupRules extends TaskRules {
+  /** Which log, modulo how many there are. */
+  readonly log: number;
+  readonly shared: boolean;
+  /** Of a member of an exclusive one. */
+  readonly sessionMs: number;
+}
+
 /** All that a run does: what a seed draws, or a schedule file holds. */
 export interface Plan {
   readonly seed: number;
   readonly durability: Durability;
   readonly syncIntervalMs: number;
   readonly cacheBytes: number;
-  readonly logs: number;
+  readonly logs: readonly LogRules[];
+  readonly groups: readonly GroupRules[];
   readonly tasks: readonly TaskRules[];
   readonly rounds: readonly Round[];
 }
@@ -154,12 +181,12 @@ export interface PlanLimits {
 export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
   const random = new SimRandom(seed);
   const many = random.chance(0.15);
-  const logs = many ? random.between(9, 12) : random.between(1, 3);
-  const tasks = Array.from({ length: many ? random.between(5, 8) : random.between(1, 3) }, () => ({
-    leaseMs: random.pick([200, 2000, 30_000]),
-    maxAttempts: random.pick([1, 2, 3, 5]),
-    backoffMs: random.pick([1, 50, 1000]),
-  }));
+  const logs = Array.from({ length: many ? random.between(9, 12) : random.between(1, 3) }, () => drawLogRules(random));
+  const tasks = Array.from({ length: many ? random.between(5, 8) : random.between(1, 3) }, () => drawTaskRules(random));
+  const groups = Array.from({ length: random.below(4) }, () => {
+    const sessionMs = random.pick([100, 2000, 30_000]);
+    return { ...drawTaskRules(random), log: random.below(logs.length), shared: random.chance(0.5), sessionMs };
+  });
   const profile = {
     faults: random.chance(0.3),
     full: random.chance(0.1),
@@ -179,6 +206,7 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
     cacheBytes: random.pick([512, 1024, 4096]) * 1024,
     logs,
     tasks,
+    groups,
     rounds,
   };
   // What has been added since comes last, so that seeds go on meaning what they meant, as far as that can be.
@@ -187,6 +215,36 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
   if (random.chance(0.15)) return aim(plan, random);
   if (random.chance(0.15)) return churn(plan, random);
   return random.chance(0.2) ? haltPrecisely(plan, random) : plan;
+}
+
+function drawTaskRules(random: SimRandom): TaskRules {
+  return {
+    leaseMs: random.pick([200, 2000, 30_000]),
+    maxAttempts: random.pick([1, 2, 3, 5]),
+    backoffMs: random.pick([1, 50, 1000]),
+  };
+}
+
+/** Little enough that what a log does by itself happens all the time. */
+function drawLogRules(random: SimRandom): LogRules {
+  const retention = random.pick([
+    undefined,
+    undefined,
+    { maxCount: 8 },
+    { maxCount: 40 },
+    { maxBytes: 40_000 },
+    { maxAge: 2000 },
+  ]);
+  const limited = random.chance(0.25);
+  const whenFull = random.pick(["refuse", "wait", "drop-oldest"] as const);
+  const maxCount = random.pick([30, 60]);
+  const compacted = random.chance(0.4);
+  const compaction = { grace: random.pick([1, 86_400_000]), minDirty: random.pick([0, 0.5]) };
+  return {
+    ...(retention === undefined ? {} : { retention }),
+    ...(limited ? { limits: { maxCount, whenFull } } : {}),
+    ...(compacted ? { compaction } : {}),
+  };
 }
 
 /** Ends the process at the calls on which an order of things depends. */

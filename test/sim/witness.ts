@@ -1,8 +1,13 @@
 import type { Engine } from "../../src/engine/engine.js";
 import type { QueueState } from "../../src/engine/queue-state.js";
+import type { Consumer } from "../../src/queues/consumer.js";
+import { GroupType } from "../../src/queues/group.js";
+import type { Lane } from "../../src/queues/lane.js";
 import { Outstanding, TaskPhase } from "../../src/queues/ledger.js";
 import { LogState } from "../../src/queues/log-state.js";
+import type { Scheduled } from "../../src/queues/scheduled.js";
 import { TaskState } from "../../src/queues/task-state.js";
+import { Encoder } from "../../src/storage/bytes.js";
 import type { Stream } from "../../src/storage/stream.js";
 
 /**
@@ -92,27 +97,79 @@ export class Witness {
 
 /** A queue's state in words, without what passes by itself as time does. */
 export function describe(queue: QueueState): string {
-  if (queue instanceof LogState) return `log ${queue.stream.head}..${end(queue.stream)}`;
+  if (queue instanceof LogState) return describeLog(queue);
   if (!(queue instanceof TaskState)) throw new Error(`queue ${queue.name} is of no known kind`);
-  const { ledger, tasks, deadTasks, exhumed, config, scheduled } = queue;
+  const { consumer, scheduled, config, recurrence } = queue;
+  const cursors = [...queue.cursors.byName.values()].map((cursor) => {
+    return `${cursor.number} ${cursor.cursorName} ${describeConsumer(cursor.consumer)}`;
+  });
+  const parts = [describeConsumer(consumer, [], scheduled), JSON.stringify(config), `cursors ${cursors.join("; ")}`];
+  return `task ${parts.join(", ")}, schedules ${encoded(recurrence.table)}, keys ${encoded(queue.dedupe)}`;
+}
+
+function describeLog({ stream, groups, config }: LogState): string {
+  const all = [...groups.values()].map((group) => {
+    const { groupId, name } = group;
+    if (group.type === GroupType.exclusive) return `${groupId} ${name} ${encoded(group)}`;
+    const { consumer, rules } = group;
+    const { ledger } = consumer.lane(0);
+    const goes = [...ledger.outstanding.values()].filter((task) => task.offset < stream.head && isBack(task, consumer));
+    const lost = group.lost + goes.length;
+    return `${groupId} ${name} lost ${lost}, ${describeConsumer(consumer, goes)}, ${JSON.stringify(rules)}`;
+  });
+  return `log ${stream.head}..${end(stream)}, ${JSON.stringify(config)}, groups ${all.join("; ")}`;
+}
+
+/** @param gone what is lost with the end of the sessions that hold it */
+function describeConsumer(consumer: Consumer, gone: readonly Outstanding[] = [], scheduled?: Scheduled): string {
+  const { lanes, dead } = consumer;
+  const letters = dead.stream === undefined ? "none" : `${dead.stream.head}..${end(dead.stream)}`;
+  const exhumed = sorted(dead.exhumed).join();
+  return `${lanes.map((lane) => describeLane(lane, consumer, gone, scheduled)).join(" | ")}, dead ${letters} without ${exhumed}`;
+}
+
+function describeLane(
+  { number, stream, ledger }: Lane,
+  consumer: Consumer,
+  gone: readonly Outstanding[],
+  scheduled: Scheduled | undefined,
+): string {
+  const tasks = [...ledger.outstanding.values()].filter((task) => !gone.includes(task));
   // That a task has become ready is not logged: it follows from the clock.
-  const waiting: Outstanding[] = [];
-  for (let offset = tasks.head; offset < end(tasks); offset++) {
-    if (scheduled.has(0, offset))
-      waiting.push(Object.assign(new Outstanding(ledger, offset), { phase: TaskPhase.Waiting }));
+  const from = Math.max(stream.head, scheduled?.lowest(number) ?? Number.POSITIVE_INFINITY);
+  for (let offset = stream.skipGaps(from); offset < end(stream); offset = stream.skipGaps(offset + 1)) {
+    if (scheduled?.has(number, offset) !== true) continue;
+    tasks.push(Object.assign(new Outstanding(ledger, offset), { phase: TaskPhase.Waiting }));
   }
-  const outstanding = [...ledger.outstanding.values(), ...waiting]
-    .sort((a, b) => a.offset - b.offset)
-    .map((task) => {
-      const failures = task.failures?.length ?? 0;
-      const lease = task.phase === TaskPhase.Leased ? `leased ${task.tokenHigh}.${task.tokenLow} until ${task.at}` : "";
-      return `${task.offset}:${task.attempt}/${task.limit}-${failures} ${lease}`;
-    });
-  const dead = `${deadTasks.head}..${end(deadTasks)} without ${[...exhumed].sort((a, b) => a - b).join()}`;
-  const rules = `${config.leaseMs} ${config.maxAttempts} ${JSON.stringify(config.backoff)}`;
-  const cursor = tasks.skipGaps(ledger.cursor) >= tasks.next ? end(tasks) : ledger.cursor;
-  const done = [...ledger.ahead].filter((offset) => !ledger.outstanding.has(offset)).sort((a, b) => a - b);
-  return `task ${cursor} of ${end(tasks)} without ${done}, ${outstanding.join("; ")}, dead ${dead}, ${rules}`;
+  tasks.sort((a, b) => a.offset - b.offset);
+  const isLeased = (task: Outstanding) => task.phase === TaskPhase.Leased && !isBack(task, consumer);
+  const endOf = (task: Outstanding) => (consumer.isExhausted(task) ? "its end" : task.at);
+  const outstanding = tasks.map((task) => {
+    const failures = task.failures?.length ?? 0;
+    const lease = isLeased(task) ? `leased ${task.tokenHigh}.${task.tokenLow} until ${endOf(task)}` : "";
+    return `${task.offset}:${task.attempt}/${task.limit}-${failures} ${lease}`;
+  });
+  // What sessions hold comes back with the end of this life, the lowest last.
+  const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task)).reverse();
+  const back = [...ledger.returned, ...sessions].map(({ offset }) => offset);
+  const cursor = stream.skipGaps(ledger.cursor) >= stream.next ? end(stream) : ledger.cursor;
+  const done = sorted([...ledger.ahead].filter((offset) => !ledger.outstanding.has(offset)));
+  return `${number}: ${cursor} of ${end(stream)} without ${done}, ${outstanding.join("; ")}, first ${back}`;
+}
+
+/** A session's end gives back what may be delivered again; the lease of what may not is up at once. */
+function isBack(task: Outstanding, consumer: Consumer): boolean {
+  return task.phase === TaskPhase.Leased && task.at === Number.POSITIVE_INFINITY && !consumer.isExhausted(task);
+}
+
+function encoded(state: { encode(output: Encoder): void }): string {
+  const output = new Encoder(64);
+  state.encode(output);
+  return output.buffer.toString("hex", 0, output.position);
+}
+
+function sorted(numbers: Iterable<number>): number[] {
+  return [...numbers].sort((a, b) => a - b);
 }
 
 /** Where a stream ends, without offsets that were passed over since. */

@@ -1,0 +1,298 @@
+/** The clients of one life of the process: what they hold open, what they ask for, and how they are answered. */
+
+import {
+  isVarveError,
+  type LogQueue,
+  type MessageQueue,
+  type SharedGroup,
+  type TaskQueue,
+  type TaskSource,
+} from "../../src/index.js";
+import type { Commit, SeenRecord } from "./commit.js";
+import { numberOf } from "./look.js";
+import type { Model } from "./model.js";
+import type { LogModel, LogRemoval } from "./model-log.js";
+import type { TaskModel } from "./model-task.js";
+import type { LogRules, Plan, Step, TaskRules } from "./plan.js";
+import type { SimClock } from "./sim-clock.js";
+import type { SimDisk } from "./sim-disk.js";
+
+/** What clients live on. */
+export interface Machine {
+  readonly plan: Plan;
+  readonly model: Model;
+  readonly clock: SimClock;
+  readonly disk: SimDisk;
+  readonly mq: MessageQueue;
+  note(line: string): void;
+}
+
+/** A task in a client's hands. */
+export interface Held {
+  /** Where it came from, as the model calls it. */
+  readonly source: string;
+  readonly place: string;
+  readonly token: string;
+}
+
+export interface LogHandle {
+  readonly log: LogQueue;
+  readonly name: string;
+  readonly model: LogModel;
+  readonly rules: LogRules;
+}
+
+export interface SourceHandle {
+  readonly source: TaskSource;
+  readonly name: string;
+  readonly model: TaskModel;
+  readonly rules: TaskRules;
+  /** When it is one. */
+  readonly queue: TaskQueue | undefined;
+  readonly group: SharedGroup | undefined;
+}
+
+/** Bytes of one commit, so that most are accepted. */
+const COMMIT_BYTES_MAX = 100_000;
+/** Tombstones that stay for so long stay for the whole of a run. */
+const GRACE_MS = 86_400_000;
+const HELD_MAX = 40;
+const STALE_MAX = 20;
+
+export class Clients {
+  readonly machine: Machine;
+  readonly #logs = new Map<number, LogHandle>();
+  readonly #queues = new Map<number, SourceHandle>();
+  /** Shared groups that were joined, by their rules' index. */
+  readonly shared = new Map<number, SourceHandle>();
+  readonly tails: AbortController[] = [];
+  held: Held[] = [];
+  readonly stale: Held[];
+  /** Calls that are not answered yet. */
+  pending = 0;
+
+  /** @param stale tokens from earlier lives */
+  constructor(machine: Machine, stale: Held[]) {
+    this.machine = machine;
+    this.stale = stale;
+  }
+
+  get model(): Model {
+    return this.machine.model;
+  }
+
+  get nowMs(): number {
+    return this.machine.clock.elapsedMs();
+  }
+
+  get halted(): boolean {
+    return this.machine.disk.halted;
+  }
+
+  note(line: string): void {
+    this.machine.note(line);
+  }
+
+  /** The process has ended. */
+  end(): void {
+    this.discard(this.held.slice(-4));
+  }
+
+  discard(held: readonly Held[]): void {
+    this.stale.push(...held);
+    if (this.stale.length > STALE_MAX) this.stale.splice(0, STALE_MAX / 2);
+  }
+
+  take(held: Held): void {
+    this.held.push(held);
+    if (this.held.length > HELD_MAX) this.discard(this.held.splice(0, 5));
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- handles
+
+  /** Undefined when the process has ended meanwhile. */
+  async log({ queue }: Pick<Step, "queue">): Promise<LogHandle | undefined> {
+    const { plan, mq } = this.machine;
+    const index = queue % plan.logs.length;
+    const known = this.#logs.get(index);
+    if (known !== undefined) return known;
+    const rules = plan.logs[index]!;
+    const log = await this.await(mq.openLog(`l${index}`, rules));
+    if (log === undefined) return undefined;
+    const name = `log/l${index}`;
+    const model = this.model.log(name);
+    model.removal = removalOf(rules);
+    const handle = { log, name, model, rules };
+    this.#logs.set(index, handle);
+    return handle;
+  }
+
+  async queue({ queue }: Pick<Step, "queue">): Promise<SourceHandle | undefined> {
+    const { plan, mq } = this.machine;
+    const index = queue % plan.tasks.length;
+    const known = this.#queues.get(index);
+    if (known !== undefined) return known;
+    const rules = plan.tasks[index]!;
+    const name = `task/t${index}`;
+    const model = this.model.queue(name, rules.maxAttempts);
+    const opened = await this.await(mq.openTask(`t${index}`, consumerOptions(rules)));
+    if (opened === undefined) return undefined;
+    const handle = { source: opened, name, model, rules, queue: opened, group: undefined };
+    this.#queues.set(index, handle);
+    return handle;
+  }
+
+  /** The source that a task came from, if it is open. */
+  sourceOf({ source }: Held): SourceHandle | undefined {
+    return [...this.#queues.values(), ...this.shared.values()].find(({ name }) => name === source);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- answers
+
+  begin(label: string, { mode }: Partial<Pick<Step, "mode">>): Commit {
+    const sync = (mode ?? this.machine.plan.durability) === "sync";
+    return this.model.begin(label, sync, this.nowMs);
+  }
+
+  /** Notes how a call that changes something is answered. */
+  track<T>(commit: Commit, run: Promise<T>, then?: (value: T) => void, otherwise?: (error: unknown) => void): void {
+    this.pending++;
+    run.then(
+      (value) => {
+        if (this.halted) return;
+        this.pending--;
+        this.note(`${commit.label} ${commit.number}: done`);
+        this.model.acked(commit, this.nowMs);
+        then?.(value);
+      },
+      (error: unknown) => {
+        if (this.halted) return;
+        this.pending--;
+        const code = this.expectError(`${commit.label} ${commit.number}`, error);
+        commit.outcome = code === "ERR_OUTCOME_UNKNOWN" ? "unknown" : "refused";
+        otherwise?.(error);
+      },
+    );
+  }
+
+  /** Notes how a call that changes nothing is answered. */
+  watch<T>(what: string, run: Promise<T>, then: (value: T) => void, otherwise?: (error: unknown) => void): void {
+    this.pending++;
+    run.then(
+      (value) => {
+        if (this.halted) return;
+        this.pending--;
+        this.note(`${what}: done`);
+        then(value);
+      },
+      (error: unknown) => {
+        if (this.halted) return;
+        this.pending--;
+        this.expectError(what, error);
+        otherwise?.(error);
+      },
+    );
+  }
+
+  /** Checks that an error is one that the circumstances allow; returns its code. */
+  expectError(what: string, error: unknown): string {
+    const { disk } = this.machine;
+    const code = isVarveError(error) ? error.code : "";
+    this.note(`${what}: ${describeError(error)}`);
+    if (isExpected(code, what, disk)) return code;
+    const faulty = disk.faulted.length > 0 ? ` after a fault of ${disk.faulted}` : "";
+    this.model.violate(`${what} failed with ${describeError(error)}${faulty}`);
+    return code;
+  }
+
+  /** Runs the machine until the promise settles; undefined when the process ended first. */
+  await<T>(promise: Promise<T>): Promise<T | undefined> {
+    return settled(this.machine, promise);
+  }
+
+  /** As `track`, and runs the machine until it is answered. */
+  async awaitTracked<T>(
+    commit: Commit,
+    run: Promise<T>,
+    then?: (value: T) => void,
+    otherwise?: (error: unknown) => void,
+  ): Promise<void> {
+    this.track(commit, run, then, otherwise);
+    await this.await(run.catch(() => {}));
+  }
+
+  // ------------------------------------------------------------------------------------------------------------- seen
+
+  /** A record was read, by whoever. */
+  read(
+    log: LogHandle,
+    record: { readonly offset: number; readonly payload: Buffer; readonly headers: Readonly<Record<string, string>> },
+  ): SeenRecord {
+    const seen = { offset: record.offset, item: numberOf(record.payload, () => record.headers) };
+    log.model.read(seen);
+    return seen;
+  }
+
+  /** Sizes of messages that fit one commit. */
+  sizes(count: number, { size, pick }: Pick<Step, "size" | "pick">): number[] {
+    const most = Math.max(1, Math.min(count, Math.floor(COMMIT_BYTES_MAX / (size + 200))));
+    return Array.from({ length: most }, (_, index) => Math.max(0, size - ((pick + index) % 17)));
+  }
+}
+
+/** Runs a machine until the promise settles; undefined when the process ended first. */
+export async function settled<T>(
+  { clock, disk }: Pick<Machine, "clock" | "disk">,
+  promise: Promise<T>,
+): Promise<T | undefined> {
+  let done = false;
+  const settle = () => {
+    done = true;
+  };
+  promise.then(settle, settle);
+  if (!(await clock.run(() => done || disk.halted, 3_600_000))) {
+    throw new Error("stuck: a call is not answered, and nothing is left to run");
+  }
+  if (disk.halted) return undefined;
+  return await promise;
+}
+
+/** The options that task queues and shared groups have in common. */
+export function consumerOptions({ leaseMs, maxAttempts, backoffMs }: TaskRules) {
+  return { lease: leaseMs, maxAttempts, backoff: { initial: backoffMs, max: 5000 } };
+}
+
+function removalOf({ retention, limits, compaction }: LogRules): LogRemoval {
+  const drops = limits?.whenFull === "drop-oldest" ? limits.maxCount : Number.POSITIVE_INFINITY;
+  // What age or compaction has left says nothing of how much there was.
+  const unknown = compaction !== undefined || retention?.maxAge !== undefined;
+  const removes = unknown && (retention !== undefined || Number.isFinite(drops));
+  return {
+    leavesRecords: removes ? 0 : Math.min(retention?.maxCount ?? Number.POSITIVE_INFINITY, drops),
+    leavesBytes: retention?.maxBytes ?? Number.POSITIVE_INFINITY,
+    compacts: compaction !== undefined,
+    tombstonesGo: compaction !== undefined && compaction.grace < GRACE_MS,
+    holdsRecords: compaction === undefined ? (limits?.maxCount ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY,
+  };
+}
+
+/** Whether an error is one that the circumstances allow. */
+export function isExpected(code: string, what: string, disk: SimDisk): boolean {
+  if (["ERR_STALE_LEASE", "ERR_TOO_LARGE", "ERR_CLOSED", "ERR_OVERLOADED", "ERR_OFFSET_OUT_OF_RANGE"].includes(code)) {
+    return true;
+  }
+  if (["ERR_QUEUE_FULL", "ERR_FENCED", "ERR_NOT_FOUND"].includes(code)) return true;
+  // The token of a group that was deleted.
+  if (code === "ERR_TOKEN" && what.startsWith("ack")) return true;
+  if (code === "ERR_ARGUMENT" && what.startsWith("commitGroup")) return true;
+  const faulty = disk.faulted.length > 0;
+  if (code === "ERR_DISK_FULL") return faulty || Number.isFinite(disk.capacityBytes);
+  if (code === "ERR_ACCESS") return what === "open" && faulty;
+  return ["ERR_READ_ONLY", "ERR_OUTCOME_UNKNOWN", "ERR_IO"].includes(code) && faulty;
+}
+
+export function describeError(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code } = error as { code?: string };
+  return isVarveError(error) ? `${code}: ${error.message}` : (error.stack ?? error.message);
+}

@@ -1,0 +1,80 @@
+/** What random plans came upon in groups of logs: each is a story of its own on the simulated machine. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isVarveError } from "../../src/index.js";
+import { Simulated, TINY } from "../support/simulated.js";
+
+void test("records that are removed while a member is told of others are told of next", async () => {
+  const machine = Simulated.boot(1);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  await machine.settle(log.appendBatch(Array.from({ length: 20 }, (_, index) => `${index}`)));
+  const member = await machine.settle(log.group("readers"));
+  const lost: number[] = [];
+  let next = 0;
+  await machine.settle(log.trim(5));
+  // A trim that is staged when the loss is told, and one right after it.
+  const trims = [log.trim(8)];
+  const first = member.read({ max: 1 }).catch((error: unknown) => error);
+  trims.push(Promise.resolve().then(() => log.trim(12)));
+  await machine.settle(Promise.all(trims));
+  for (let read: unknown = await machine.settle(first); ; ) {
+    if (Array.isArray(read)) {
+      assert.equal((read[0] as { offset: number }).offset, next);
+      break;
+    }
+    assert.ok(isVarveError(read, "ERR_OFFSET_OUT_OF_RANGE"), `${read}`);
+    assert.equal(read.details.offset, next);
+    lost.push(Number(read.details.lost));
+    next = Number(read.details.next);
+    read = await machine.settle(member.read({ max: 1 }).catch((error: unknown) => error));
+  }
+  assert.equal(
+    lost.reduce((sum, count) => sum + count, 0),
+    12,
+  );
+  const after = machine.kill();
+  const again = await after.settle((await after.open()).openLog("events"));
+  const [group] = await after.settle(again.groups());
+  assert.equal(group!.lost, 12);
+});
+
+void test("a record that is superseded while a shared group has given it back is not missing", async () => {
+  const machine = Simulated.boot(2);
+  const mq = await machine.open({ ...TINY, segmentBytes: "64KiB" });
+  const log = await machine.settle(mq.openLog("state"));
+  await machine.settle(log.append("old", { key: "k" }));
+  const group = await machine.settle(log.sharedGroup("workers"));
+  const task = await machine.settle(group.dequeue());
+  await machine.settle(group.release(task!));
+  await machine.settle(log.append("new", { key: "k" }));
+  const { recordsRemoved } = await machine.settle(log.compact());
+  assert.equal(recordsRemoved, 1);
+  const shown = await machine.settle(group.peek());
+  assert.equal(shown?.payload.toString(), "new");
+  const next = await machine.settle(group.dequeue());
+  assert.equal(next?.payload.toString(), "new");
+  await machine.settle(group.ack(next!));
+  assert.equal((await machine.settle(group.info())).lag, 0);
+});
+
+void test("a directory opens in which a record was removed just before a shared group gave it out again", async () => {
+  const machine = Simulated.boot(3);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  await machine.settle(log.appendBatch(["a", "b"]));
+  const group = await machine.settle(log.sharedGroup("workers"));
+  await machine.settle(group.release((await machine.settle(group.dequeue()))!));
+  // Both in one entry of the log.
+  const trimmed = log.trim(1);
+  const task = await machine.settle(group.dequeue());
+  await machine.settle(trimmed);
+  assert.equal(task?.id, "0");
+  await machine.settle(group.extend(task!, 1000));
+  const next = machine.kill();
+  const again = await next.settle((await next.open()).openLog("events"));
+  const joined = await next.settle(again.sharedGroup("workers"));
+  await next.settle(joined.ack(task!));
+  assert.equal((await next.settle(joined.dequeue()))?.id, "1");
+});

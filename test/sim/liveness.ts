@@ -1,0 +1,80 @@
+/** What must be possible on a machine that is well: everything is readable, and every task comes to its end. */
+
+import type { Clients, LogHandle, SourceHandle } from "./clients.js";
+import { groupName, joinExclusive, readSome } from "./group-steps.js";
+import { delivered } from "./task-steps.js";
+
+const DRAIN_ROUNDS_MAX = 3000;
+
+export async function readAll(clients: Clients, { log, name }: LogHandle): Promise<void> {
+  const { count } = await log.stats();
+  let records = 0;
+  const batches = log.batches()[Symbol.asyncIterator]();
+  for (;;) {
+    const next = await clients.await(Promise.resolve(batches.next()));
+    if (next === undefined || next.done === true) break;
+    records += next.value.length;
+  }
+  // What the log removes of itself meanwhile is no loss.
+  if (records !== count && count === (await log.stats()).count) {
+    clients.model.violate(`${name} has ${count} records; ${records} can be read`);
+  }
+}
+
+/** Has every task delivered, and acknowledged. */
+export async function drain(clients: Clients, handle: SourceHandle): Promise<void> {
+  const { source, name, model, rules } = handle;
+  for (let rounds = 0; ; rounds++) {
+    const left = await waitingIn(clients, handle);
+    if (left === "") return;
+    if (rounds >= DRAIN_ROUNDS_MAX) {
+      clients.model.violate(`${name} does not drain: ${left}`);
+      return;
+    }
+    const delivery = clients.begin("dequeue", {});
+    model.delivering(delivery, 16, false);
+    const tasks = await clients.await(source.dequeueBatch({ max: 16, wait: 60_000 }));
+    clients.model.acked(delivery, clients.nowMs);
+    for (const task of tasks!) delivered(clients, handle, delivery, task, rules.leaseMs);
+    if (tasks!.length === 0) continue;
+    const ack = clients.begin("ack", { mode: "sync" });
+    const held = clients.held.splice(-tasks!.length);
+    for (const { place, token } of held) model.settling(place, token, ack, true);
+    await clients.await(source.ackBatch(tasks!, { durability: "sync" }));
+    clients.model.acked(ack, clients.nowMs);
+  }
+}
+
+/** What there is still to be done, in words. */
+async function waitingIn(clients: Clients, { queue, group }: SourceHandle): Promise<string> {
+  if (queue !== undefined) {
+    const { ready, scheduled, leased } = (await clients.await(queue.stats()))!;
+    return ready + scheduled + leased === 0 ? "" : `${ready} ready, ${scheduled} scheduled, ${leased} leased`;
+  }
+  const { lag, leased } = (await clients.await(group!.info()))!;
+  return lag + leased === 0 ? "" : `${lag} not done, of which ${leased} leased`;
+}
+
+/** Has an exclusive group read and commit what is left of its log. */
+export async function readThrough(clients: Clients, index: number): Promise<void> {
+  const member = await joinExclusive(clients, index, 0);
+  if (member === undefined) return;
+  const { group, log, reader } = member;
+  for (let rounds = 0; ; rounds++) {
+    const count = await readSome(clients, member, 100, 0, true);
+    if (count === 0) break;
+    if (rounds < DRAIN_ROUNDS_MAX) continue;
+    clients.model.violate(`${group.name} is never through`);
+    return;
+  }
+  if (reader.next !== undefined && reader.next > 0) {
+    const commit = clients.begin("commitGroup", { mode: "sync" });
+    group.committing(reader, reader.next - 1, commit);
+    await clients.awaitTracked(commit, member.member.commit(reader.next - 1, { durability: "sync" }));
+  }
+  const infos = (await clients.await(log.log.groups()))!;
+  const { head } = await log.log.stats();
+  const info = infos.find(({ name }) => name === member.member.name);
+  group.told(info?.committed ?? -1, head);
+  if (info?.lag !== 0) clients.model.violate(`${groupName(clients, index)} is through, and ${info?.lag} behind`);
+}

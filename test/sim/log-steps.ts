@@ -1,0 +1,133 @@
+/** What clients do with logs. */
+
+import type { Clients } from "./clients.js";
+import { payloadOf } from "./payload.js";
+import type { Step, StepKind } from "./plan.js";
+
+/** Keys of a log, so few that most records supersede another. */
+const KEYS = 5;
+
+export type Perform = (clients: Clients, step: Step) => Promise<void>;
+
+export const LOG_STEPS = {
+  append,
+  appendBatch: append,
+  delete: remove,
+  read,
+  scan,
+  tail,
+  trim,
+  clear,
+  compact,
+} satisfies Partial<Record<StepKind, Perform>>;
+
+export function options({ mode }: Step): { durability?: "sync" | "async" } {
+  return mode === undefined ? {} : { durability: mode };
+}
+
+async function append(clients: Clients, step: Step): Promise<void> {
+  const { kind, count, pick } = step;
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const { log, name, model } = handle;
+  const commit = clients.begin(kind, step);
+  const sent = clients.sizes(kind === "append" ? 1 : count, step).map((bytes, index) => {
+    const key = pick % 3 === 0 ? undefined : `k${(pick + index) % KEYS}`;
+    const item = clients.model.send(name, commit, { bytes, key });
+    return { item, message: { payload: payloadOf(item.number, bytes), key, headers: { pick: `${pick}` } } };
+  });
+  const messages = sent.map(({ message }) => message);
+  const run =
+    kind === "append"
+      ? log.append(messages[0]!, options(step)).then((at) => [at])
+      : log.appendBatch(messages, options(step));
+  clients.track(commit, run, (offsets) => {
+    clients.note(`${name}: messages from ${sent[0]!.item.number} on got ${offsets}`);
+    for (const [index, { item }] of sent.entries()) model.placed(item, offsets[index]!);
+  });
+}
+
+async function remove(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const commit = clients.begin("delete", step);
+  const key = `k${step.pick % KEYS}`;
+  const item = clients.model.send(handle.name, commit, { key, tombstone: true });
+  // It has no payload to put the number in.
+  const run = handle.log.delete(key, { ...options(step), headers: { item: `${item.number}` } });
+  clients.track(commit, run, (offset) => handle.model.placed(item, offset));
+}
+
+async function read(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const { head, next } = await handle.log.stats();
+  if (next === head) return;
+  const offset = head + (step.pick % (next - head));
+  clients.watch("read", handle.log.read(offset), (record) => {
+    if (record !== undefined) clients.read(handle, record);
+  });
+}
+
+async function scan(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const { log, model } = handle;
+  const { head, next, count } = await log.stats();
+  model.counted(count);
+  const from = step.pick % 2 === 0 ? "start" : head + (step.pick % Math.max(1, next - head));
+  const all = async () => {
+    const records = [];
+    for await (const batch of log.batches({ from, maxBytes: 1 + step.size * 10 })) records.push(...batch);
+    return records;
+  };
+  clients.watch("scan", all(), (records) => model.scanned(records.map((each) => clients.read(handle, each))));
+}
+
+async function tail(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const stop = new AbortController();
+  clients.tails.push(stop);
+  if (clients.tails.length > 3) clients.tails.shift()!.abort();
+  const from = step.pick % 2 === 0 ? "start" : "end";
+  const follow = async () => {
+    for await (const record of handle.log.tail({ from, signal: stop.signal })) {
+      if (clients.halted) return;
+      clients.read(handle, record);
+    }
+  };
+  follow().catch((error: unknown) => {
+    if (!clients.halted) clients.expectError("tail", error);
+  });
+}
+
+async function trim(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const { head, next } = await handle.log.stats();
+  const { pick } = step;
+  const offset = pick % 4 === 0 ? next : Math.min(next, head + (pick % (1 + Math.min(200, next - head))));
+  const commit = clients.begin("trim", step);
+  handle.model.trimming(offset, offset, commit);
+  clients.track(commit, handle.log.trim(offset, options(step)));
+}
+
+/** Everything goes that there is when it takes its turn, which is what there is now at least. */
+async function clear(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  if (handle === undefined) return;
+  const { next } = await handle.log.stats();
+  const commit = clients.begin("purge", step);
+  handle.model.trimming(next, Number.POSITIVE_INFINITY, commit);
+  clients.track(commit, handle.log.purge(options(step)));
+}
+
+async function compact(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.log(step);
+  // Of others, how much retention has left would not be known any more.
+  if (handle?.rules.compaction === undefined) return;
+  clients.watch("compact", handle.log.compact(), ({ recordsRemoved }) => {
+    clients.note(`${handle.name}: compacted, ${recordsRemoved} records less`);
+  });
+}

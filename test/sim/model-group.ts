@@ -1,0 +1,145 @@
+import { type Commit, type Ending, isRequired } from "./commit.js";
+import type { Model } from "./model.js";
+import type { LogModel, SeenGroup } from "./model-log.js";
+
+/** A change of a group's position. */
+interface Move {
+  readonly to: number;
+  /** Also back. */
+  readonly seeks: boolean;
+  readonly commit: Commit;
+}
+
+/** A reader of a group, in this life of the process. */
+export interface ReaderModel {
+  /** Where it reads on; undefined until it has read, or sought. */
+  next: number | undefined;
+  /** Reads that are under way. */
+  reading: number;
+}
+
+/** An exclusive group of a log: where it stands, and whose turn it is. */
+export class GroupModel {
+  readonly name: string;
+  readonly model: Model;
+  private readonly log: LogModel;
+  private base: number;
+  private moves: Move[] = [];
+  /** Below this, records are gone, as was told to a member. */
+  private lostTo = 0;
+  /** Who was given records last; nobody is known to have the turn after a member has left, or a restart. */
+  private holder: ReaderModel | undefined;
+
+  constructor(name: string, model: Model, log: LogModel, base: number) {
+    this.name = name;
+    this.model = model;
+    this.log = log;
+    this.base = base;
+  }
+
+  join(): ReaderModel {
+    return { next: undefined, reading: 0 };
+  }
+
+  left(reader: ReaderModel): void {
+    reader.next = undefined;
+    if (this.holder === reader) this.holder = undefined;
+  }
+
+  /** A member was given records, or none because there are none. */
+  read(reader: ReaderModel, records: readonly { readonly offset: number }[]): void {
+    const [first] = records;
+    if (first === undefined) {
+      this.failed(reader);
+      return;
+    }
+    const from = this.turn(reader);
+    if (from !== undefined) this.log.follows(from, first.offset);
+    else if (!this.positions(false).some((position) => this.log.mayPass(position, first.offset))) {
+      this.violate(`reading began at ${first.offset}, and the position was ${this.positions(false)}`);
+    }
+    reader.next = records[records.length - 1]!.offset + 1;
+  }
+
+  /** Whether a member got the turn without being given anything is not known. */
+  failed(reader: ReaderModel): void {
+    if (this.holder !== reader) this.holder = undefined;
+  }
+
+  /** A member was told of records that had been removed before it read them. */
+  missed(reader: ReaderModel, offset: number, next: number, lost: number): void {
+    const from = this.turn(reader);
+    if (from !== undefined && !this.log.mayPass(from, offset)) {
+      this.violate(`records from ${offset} on were called lost; reading had come to ${from}`);
+    }
+    const records = this.log.recordsIn(offset, next);
+    // How many a compacted log had left there is not known.
+    if (this.log.removal.compacts ? lost > records : lost !== records) {
+      this.violate(`${lost} records were called lost between ${offset} and ${next}, which are ${records}`);
+    }
+    reader.next = next;
+    this.lostTo = Math.max(this.lostTo, next);
+  }
+
+  /** Takes note that it is this member's turn. Returns where it reads on, if that is known. */
+  private turn(reader: ReaderModel): number | undefined {
+    const known = this.holder === reader ? reader.next : undefined;
+    this.holder = reader;
+    return known;
+  }
+
+  /** A member commits. Returns whether it must be refused: it has not read so far, or it is another one's turn. */
+  committing(reader: ReaderModel, offset: number, commit: Commit): boolean {
+    this.moves.push({ to: offset + 1, seeks: false, commit });
+    if (this.holder === undefined || reader.reading > 0) return false;
+    return this.holder !== reader || (reader.next !== undefined && offset >= reader.next);
+  }
+
+  committed(refusable: boolean, commit: Commit): void {
+    if (refusable) this.violate(`${commit.label} ${commit.number} was accepted from a member that may not make it`);
+  }
+
+  seeking(offset: number, commit: Commit): void {
+    this.moves.push({ to: offset, seeks: true, commit });
+  }
+
+  sought(reader: ReaderModel, offset: number): void {
+    this.turn(reader);
+    reader.next = offset;
+  }
+
+  /** Where the group may stand: after all that took effect for sure, and any of what may have. */
+  private positions(durable: boolean, ending?: Ending): number[] {
+    const holds = ({ commit }: Move) => (durable ? isRequired(commit, ending!) : commit.acked);
+    const last = this.moves.findLastIndex(holds);
+    let position = this.base;
+    const positions = last < 0 ? [position] : [];
+    for (const [at, { to, seeks, commit }] of this.moves.entries()) {
+      if (!commit.possible) continue;
+      position = seeks ? to : Math.max(position, to);
+      if (at >= last) positions.push(position);
+    }
+    return durable ? positions : positions.map((each) => Math.max(each, this.lostTo));
+  }
+
+  recovered(seen: SeenGroup, head: number, ending: Ending): void {
+    const positions = this.positions(true, ending).map((position) => Math.max(position, head));
+    if (!positions.includes(seen.committed)) {
+      this.violate(`stands at ${seen.committed} after a ${ending.kind}, and should at one of ${positions}`);
+    }
+    this.base = seen.committed;
+    this.moves = [];
+    this.lostTo = 0;
+    this.holder = undefined;
+  }
+
+  /** A position as told to a client. */
+  told(committed: number, head: number): void {
+    const positions = this.positions(false).map((position) => Math.max(position, head));
+    if (!positions.includes(committed)) this.violate(`stands at ${committed}, and should at one of ${positions}`);
+  }
+
+  private violate(text: string): void {
+    this.model.violate(`${this.name}: ${text}`);
+  }
+}

@@ -1,0 +1,395 @@
+import {
+  type Commit,
+  durableCommit,
+  type Ending,
+  type Found,
+  type Item,
+  isRequired,
+  newItem,
+  type Shift,
+  shifted,
+} from "./commit.js";
+import type { Model } from "./model.js";
+import type { LogModel } from "./model-log.js";
+
+/** A task as its receivers know it, by source and place. */
+interface TaskFact {
+  readonly item: Item;
+  /** The latest delivery. */
+  attempt: number;
+  delivery: Commit | undefined;
+  token: string | undefined;
+  /** The lease lasts at least until then ... */
+  leaseEndMs: number;
+  /** ... and did at least until then, before it was prolonged by a call that a power cut may take back. */
+  before: { readonly leaseEndMs: number; readonly extension: Commit } | undefined;
+  /** The lease ends with this life of the process. */
+  session: boolean;
+  /** Calls that may have ended or prolonged that lease. */
+  settling: Commit[];
+  dueMs: number;
+}
+
+export interface SeenTask {
+  /** Lane and offset. */
+  readonly place: string;
+  readonly item: number | undefined;
+  readonly attempt: number;
+  readonly token: string | undefined;
+  readonly leased: boolean;
+}
+
+export interface SeenTasks {
+  readonly name: string;
+  readonly live: readonly SeenTask[];
+  readonly dead: readonly { readonly id: string; readonly item: number | undefined }[];
+}
+
+/** What must become of a settling call. */
+export type Expected = "good" | "stale" | "open";
+
+/** Delays go on by the wall clock while a directory is closed, which counts whole milliseconds. */
+const WALL_ROUNDING_MS = 2;
+
+/** A source of tasks as its clients know it: a queue, or a shared group of a log, whose tasks are the log's records. */
+export class TaskModel {
+  readonly name: string;
+  readonly model: Model;
+  readonly items: Item[] = [];
+  readonly maxAttempts: number;
+  private readonly shown = new Map<string, number>();
+  private readonly tasks = new Map<string, TaskFact>();
+  /** Calls that may have redriven tasks, which gives them new places. */
+  private redrives: Commit[] = [];
+  /** Calls that take tasks and are done with them, and how many at most. */
+  private takes: { readonly commit: Commit; left: number }[] = [];
+  /** Deliveries that have not been answered. */
+  private deliveries: Commit[] = [];
+  /** Of a shared group: the log, and where in it the group begins. */
+  private readonly log: LogModel | undefined;
+  private readonly own = new Map<number, Item>();
+  private readonly begins: number;
+
+  constructor(name: string, model: Model, maxAttempts: number, log?: LogModel, begins = 0) {
+    this.name = name;
+    this.model = model;
+    this.maxAttempts = maxAttempts;
+    this.log = log;
+    this.begins = begins;
+  }
+
+  get isOfLog(): boolean {
+    return this.log !== undefined;
+  }
+
+  // ---------------------------------------------------------------------------------------------------- what is done
+
+  redriving(commit: Commit): void {
+    this.redrives.push(commit);
+  }
+
+  purging(commit: Commit, numbers: readonly number[] | undefined): void {
+    for (const item of this.items) {
+      if (numbers === undefined || numbers.includes(item.number)) item.purges.push(commit);
+    }
+  }
+
+  placed(item: Item, place: string): void {
+    item.place = place;
+    this.show(place, item);
+  }
+
+  /** A dequeue is called. */
+  delivering(delivery: Commit, max: number, takes: boolean): void {
+    this.deliveries.push(delivery);
+    if (takes) this.takes.push({ commit: delivery, left: max });
+  }
+
+  delivered(delivery: Commit, seen: SeenTask, leaseMs: number | "session", nowMs: number): void {
+    const { place, attempt } = seen;
+    const item = this.item(place, seen.item);
+    if (item === undefined) return;
+    this.show(place, item);
+    if (this.model.showsDurable) item.commit.durable = true;
+    const what = `${this.name} task ${place} (message ${item.number}), attempt ${attempt}`;
+    if (item.acks.some((ack) => ack.acked)) this.violate(`${what}: delivered after its ack was acknowledged`);
+    let fact = this.tasks.get(place);
+    if (fact === undefined) {
+      const again = item.place !== undefined && item.place !== place;
+      if (again && !this.redrives.some((redrive) => redrive.possible)) {
+        this.violate(`${what}: is a second copy of task ${item.place}, and nothing was redriven`);
+      }
+      fact = newFact(item, again ? 0 : item.dueMs);
+      this.tasks.set(place, fact);
+    }
+    item.place = place;
+    const undone = fact.settling.some(({ label, possible }) => label === "release" && possible);
+    if (attempt !== fact.attempt + 1 && !(undone && attempt === fact.attempt)) {
+      this.violate(`${what}: follows attempt ${fact.attempt}`);
+    }
+    if (fact.token !== undefined && fact.settling.length === 0 && nowMs < fact.leaseEndMs) {
+      this.violate(`${what}: delivered at ${nowMs}, while leased until ${fact.leaseEndMs}`);
+    }
+    if (nowMs < fact.dueMs) this.violate(`${what}: delivered at ${nowMs}, due at ${fact.dueMs}`);
+    fact.attempt = attempt;
+    fact.delivery = delivery;
+    fact.token = seen.token;
+    fact.session = leaseMs === "session";
+    fact.leaseEndMs = leaseMs === "session" ? Number.POSITIVE_INFINITY : delivery.madeMs + leaseMs;
+    fact.before = undefined;
+    fact.settling = [];
+    fact.dueMs = 0;
+  }
+
+  /** A task was delivered and is done. */
+  taken(delivery: Commit, number: number | undefined, nowMs: number): void {
+    const item = this.item("what was taken", number);
+    if (item === undefined) return;
+    const what = `${this.name}: message ${item.number}`;
+    if (this.model.showsDurable) item.commit.durable = true;
+    if (item.acks.some((ack) => ack.acked)) this.violate(`${what} was taken after its ack was acknowledged`);
+    const fact = this.tasks.get(item.place ?? "");
+    if (fact?.token !== undefined && fact.settling.length === 0 && nowMs < fact.leaseEndMs) {
+      this.violate(`${what} was taken at ${nowMs}, while leased until ${fact.leaseEndMs}`);
+    }
+    if (nowMs < (fact?.dueMs ?? item.dueMs)) this.violate(`${what} was taken at ${nowMs}, before it was due`);
+    item.acks.push(delivery);
+    delivery.ended.push(item);
+    if (fact !== undefined) fact.token = undefined;
+  }
+
+  /** Somebody who had asked at a moment was shown the next task. */
+  peeked(number: number | undefined, attempts: number, askedNumber: number): void {
+    const item = this.item("what was shown", number);
+    if (item === undefined) return;
+    const done = item.acks.find((ack) => ack.acked && ack.answeredNumber < askedNumber);
+    if (done !== undefined) this.violate(`${this.name}: message ${item.number} is shown after its ${done.label}`);
+    const fact = this.tasks.get(item.place ?? "");
+    if (attempts > (fact?.attempt ?? 0) + this.pendingDeliveries) {
+      this.violate(`${this.name}: message ${item.number} is shown with ${attempts} attempts`);
+    }
+  }
+
+  /** A settling call is made. Returns whether it must be accepted, or must not be, as far as can be told. */
+  settling(place: string, token: string, commit: Commit, ends: boolean): Expected {
+    const fact = this.tasks.get(place);
+    if (ends && fact !== undefined && fact.token === token) {
+      fact.item.acks.push(commit);
+      commit.ended.push(fact.item);
+    }
+    if (fact === undefined || fact.token !== token) return "stale";
+    const others = fact.settling.filter((other) => other.possible && !other.label.startsWith("extend"));
+    fact.settling.push(commit);
+    if (others.some((other) => other.acked)) return "stale";
+    return fact.settling.length === 1 && commit.madeMs < fact.leaseEndMs ? "good" : "open";
+  }
+
+  /** How a settling call went. */
+  settled(place: string, commit: Commit, expected: Expected, refused: boolean): void {
+    const what = `${this.name} task ${place}`;
+    if (!refused && expected === "stale") this.violate(`${what}: a stale ${commit.label} was accepted`);
+    if (refused && expected === "good") this.violate(`${what}: a good ${commit.label} was refused as stale`);
+  }
+
+  extended(place: string, commit: Commit, leaseMs: number): void {
+    const fact = this.tasks.get(place);
+    if (fact === undefined || !fact.settling.includes(commit)) return;
+    fact.settling = fact.settling.filter((other) => other !== commit);
+    fact.before = {
+      leaseEndMs: Math.min(fact.leaseEndMs, fact.before?.leaseEndMs ?? fact.leaseEndMs),
+      extension: commit,
+    };
+    fact.leaseEndMs = commit.madeMs + leaseMs;
+    fact.session = false;
+  }
+
+  nacked(place: string, commit: Commit, delayMs: number): void {
+    const fact = this.tasks.get(place);
+    if (fact?.settling.includes(commit) === true) fact.dueMs = commit.madeMs + delayMs;
+  }
+
+  forgetDelays(): void {
+    for (const item of this.items) item.dueMs = 0;
+    for (const fact of this.tasks.values()) fact.dueMs = 0;
+  }
+
+  // ------------------------------------------------------------------------------------------------ the end of a life
+
+  recovered(seen: SeenTasks | undefined, ending: Ending, found: Found): void {
+    const live = new Set<string>();
+    for (const task of seen?.live ?? []) {
+      live.add(task.place);
+      const gone = task.item === undefined && this.log !== undefined;
+      // A record that is in somebody's hands may be gone from its log.
+      const number = gone ? this.shown.get(task.place) : task.item;
+      if (gone && number === undefined) continue;
+      const item = this.item(task.place, number);
+      if (item === undefined) continue;
+      this.show(task.place, item);
+      this.find(item, `task ${task.place}`, ending, found);
+      this.recoveredTask(item, task, ending);
+      item.place = task.place;
+    }
+    for (const letter of seen?.dead ?? []) {
+      const item = this.item(letter.id, letter.item);
+      if (item !== undefined) this.find(item, `dead letter ${letter.id}`, ending, found);
+    }
+    for (const record of this.log?.items ?? []) {
+      if (found.items.has(record) && record.offset! >= this.begins) this.item("", record.number);
+    }
+    for (const item of this.items) if (!found.items.has(item)) this.missing(item, ending, found);
+    for (const [place, fact] of this.tasks) if (!live.has(place)) fact.token = undefined;
+    this.redrives = this.redrives.filter((redrive) => redrive.possible);
+    this.takes = [];
+    this.deliveries = [];
+  }
+
+  private find(item: Item, where: string, ending: Ending, found: Found): void {
+    if (found.items.has(item)) this.violate(`${this.name}: message ${item.number} is in two places, now ${where}`);
+    found.items.add(item);
+    const done = item.acks.find((ack) => isRequired(ack, ending));
+    if (done !== undefined) this.violate(`${this.name}: message ${item.number} is ${where} after its ${done.label}`);
+  }
+
+  private missing(item: Item, ending: Ending, found: Found): void {
+    if (!item.commit.possible) return;
+    const ended = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
+    if (ended || (this.isNeeded(item, ending, found) && this.wasTaken())) {
+      // Was it lost, or was it there and then ended? There is no telling, but it will not come back.
+      if (!isRequired(item.commit, ending)) found.unsure.add(item);
+      found.gone.add(item);
+    } else if (this.log !== undefined && this.isNeeded(item, ending, found)) {
+      this.violate(`${this.name}: message ${item.number} is not there, and was not done`);
+    }
+  }
+
+  /** Whether a message that is in no place should be in one. */
+  private isNeeded(item: Item, ending: Ending, found: Found): boolean {
+    if (this.log === undefined) return isRequired(item.commit, ending);
+    return found.items.has(this.model.items.get(item.number)!);
+  }
+
+  /** Whether a call that was never answered may have taken one more task. */
+  private wasTaken(): boolean {
+    const take = this.takes.find(({ commit, left }) => commit.outcome === "unknown" && left > 0);
+    if (take !== undefined) take.left--;
+    return take !== undefined;
+  }
+
+  private recoveredTask(item: Item, task: SeenTask, ending: Ending): void {
+    const { place } = task;
+    let fact = this.tasks.get(place);
+    if (fact === undefined) {
+      fact = newFact(item, item.place === undefined || item.place === place ? item.dueMs : 0);
+      this.tasks.set(place, fact);
+    }
+    const what = `${this.name} task ${place} (message ${item.number})`;
+    const undone = fact.settling.some(({ label, possible }) => label === "release" && possible);
+    // A close that was begun has given back what sessions hold.
+    const least = fact.attempt - (undone || fact.session ? 1 : 0);
+    const delivered = fact.delivery !== undefined && isRequired(fact.delivery, ending);
+    if (delivered && task.attempt < least) {
+      this.violate(`${what}: has had ${task.attempt} attempts; attempt ${fact.attempt} was delivered`);
+    }
+    if (task.attempt > fact.attempt + this.pendingDeliveries) {
+      this.violate(`${what}: has had ${task.attempt} attempts; only ${fact.attempt} were delivered`);
+    }
+    const same = task.leased && task.token === fact.token && task.attempt === fact.attempt;
+    const settled = fact.settling.some((commit) => commit.possible);
+    const { before } = fact;
+    if (before !== undefined && !isRequired(before.extension, ending)) {
+      fact.leaseEndMs = Math.min(fact.leaseEndMs, before.leaseEndMs);
+    }
+    fact.before = undefined;
+    if (delivered && fact.token !== undefined && !same && !settled && !fact.session && ending.nowMs < fact.leaseEndMs) {
+      this.violate(`${what}: the lease of attempt ${fact.attempt} is gone before its time`);
+    }
+    const back = fact.settling.find(({ label }) => label === "nack" || label === "release");
+    if (same && back !== undefined && isRequired(back, ending)) {
+      this.violate(`${what}: still leased after an acknowledged ${back.label}`);
+    }
+    if (same && fact.session && task.attempt < Math.min(this.maxAttempts, item.maxAttempts)) {
+      this.violate(`${what}: still leased to a session that is over`);
+    }
+    if (same) {
+      // An extension that was never answered may have made the lease shorter; a session has come to its end.
+      if (settled || fact.session) fact.leaseEndMs = 0;
+      fact.session = false;
+      fact.dueMs = 0;
+      fact.settling = [];
+      return;
+    }
+    if (task.attempt !== fact.attempt) fact.dueMs = 0;
+    fact.attempt = task.attempt;
+    fact.token = undefined;
+    fact.delivery = undefined;
+    fact.session = false;
+    fact.settling = [];
+  }
+
+  private get pendingDeliveries(): number {
+    return this.deliveries.filter(({ outcome }) => outcome === "pending" || outcome === "unknown").length;
+  }
+
+  /** After a recovery: what is gone will not come back. */
+  adopt(found: Found): void {
+    for (const item of this.items) {
+      const gone = found.gone.has(item);
+      if (found.unsure.has(item) && !gone) continue;
+      item.purges.length = 0;
+      item.acks.length = 0;
+      if (gone) item.acks.push(durableCommit("ack"));
+    }
+  }
+
+  /** A new life of the machine, `downMs` of wall clock time after the last. */
+  restarted(shift: Shift, downMs: number): void {
+    const wallMs = downMs + WALL_ROUNDING_MS;
+    for (const item of this.items) item.dueMs = shifted(item.dueMs, wallMs, shift);
+    for (const fact of this.tasks.values()) {
+      fact.leaseEndMs = shifted(fact.leaseEndMs, 0, shift);
+      if (fact.before !== undefined) {
+        fact.before = { ...fact.before, leaseEndMs: shifted(fact.before.leaseEndMs, 0, shift) };
+      }
+      fact.dueMs = shifted(fact.dueMs, wallMs, shift);
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- private
+
+  /** The item of this source that a message is. */
+  item(where: string | number, number: number | undefined): Item | undefined {
+    if (this.log === undefined) return this.model.known(this.name, where, number);
+    const record = this.model.known(this.log.name, where, number);
+    if (record === undefined) return undefined;
+    let item = this.own.get(record.number);
+    if (item === undefined) {
+      item = newItem(record.number, this.name, record.commit);
+      this.own.set(record.number, item);
+      this.items.push(item);
+    }
+    return item;
+  }
+
+  private show(place: string, item: Item): void {
+    this.model.show(this.name, this.shown, place, item.number);
+  }
+
+  private violate(text: string): void {
+    this.model.violate(text);
+  }
+}
+
+function newFact(item: Item, dueMs: number): TaskFact {
+  return {
+    item,
+    attempt: 0,
+    delivery: undefined,
+    token: undefined,
+    leaseEndMs: 0,
+    before: undefined,
+    session: false,
+    settling: [],
+    dueMs,
+  };
+}

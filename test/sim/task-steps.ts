@@ -1,0 +1,255 @@
+/** What clients do with sources of tasks: queues, and shared groups of logs. */
+
+import { isVarveError, type Task } from "../../src/index.js";
+import type { Clients, Held, SourceHandle } from "./clients.js";
+import type { Commit } from "./commit.js";
+import { joinShared } from "./group-steps.js";
+import { options, type Perform } from "./log-steps.js";
+import { numberOf } from "./look.js";
+import { payloadOf } from "./payload.js";
+import type { Step, StepKind } from "./plan.js";
+
+export const TASK_STEPS = {
+  enqueue,
+  enqueueBatch: enqueue,
+  dequeue,
+  dequeueBatch: dequeue,
+  peek,
+  ack: settle,
+  ackBatch: settle,
+  nack: settle,
+  extend: settle,
+  release: settle,
+  stale: settle,
+  readDead,
+  redrive,
+  purge: purgeDead,
+  transaction,
+} satisfies Partial<Record<StepKind, Perform>>;
+
+/** A queue, or a shared group, which is joined when that has not been done yet. */
+async function sourceOf(clients: Clients, { queue }: Step): Promise<SourceHandle | undefined> {
+  const { tasks, groups } = clients.machine.plan;
+  const shared = groups.flatMap((group, index) => (group.shared ? [index] : []));
+  const pick = queue % (tasks.length + shared.length);
+  return pick < tasks.length
+    ? await clients.queue({ queue: pick })
+    : await joinShared(clients, shared[pick - tasks.length]!);
+}
+
+async function enqueue(clients: Clients, step: Step): Promise<void> {
+  const { kind, pick, ms, count } = step;
+  const handle = await clients.queue(step);
+  if (handle === undefined) return;
+  const { name, model } = handle;
+  const delay = pick % 4 === 0 && ms > 0 ? ms : 0;
+  const commit = clients.begin(kind, step);
+  const dueMs = delay > 0 ? commit.madeMs + delay : 0;
+  const traits = { dueMs, ...(pick % 7 === 0 ? { maxAttempts: 2 } : {}) };
+  const sent = clients.sizes(kind === "enqueue" ? 1 : count, step).map((size) => {
+    const item = clients.model.send(name, commit, traits);
+    return { item, payload: payloadOf(item.number, size) };
+  });
+  const payloads = sent.map((each) => each.payload);
+  const all = { ...options(step), ...(delay > 0 ? { delay } : {}), ...(pick % 7 === 0 ? { maxAttempts: 2 } : {}) };
+  const queue = handle.queue!;
+  const run =
+    kind === "enqueue" ? queue.enqueue(payloads[0]!, all).then((one) => [one]) : queue.enqueueBatch(payloads, all);
+  clients.track(commit, run, (enqueued) => {
+    clients.note(`${name}: messages from ${sent[0]!.item.number} on got ${enqueued.map((each) => each.id)}`);
+    for (const [index, { item }] of sent.entries()) model.placed(item, placeOfId(enqueued[index]!.id));
+  });
+}
+
+async function dequeue(clients: Clients, step: Step): Promise<void> {
+  const { kind, pick, ms, count } = step;
+  const handle = await sourceOf(clients, step);
+  if (handle === undefined) return;
+  const { source, model } = handle;
+  const wait = pick % 3 === 0 ? ms : 0;
+  const autoAck = pick % 11 === 3;
+  const lease = autoAck ? undefined : pick % 13 === 5 ? "session" : pick % 5 === 0 ? 500 : undefined;
+  const all = { ...options(step), wait, ...(lease === undefined ? {} : { lease }), ...(autoAck ? { autoAck } : {}) };
+  const commit = clients.begin("dequeue", step);
+  model.delivering(commit, kind === "dequeue" ? 1 : count, autoAck);
+  const run =
+    kind === "dequeue"
+      ? source.dequeue(all).then((task) => (task === undefined ? [] : [task]))
+      : source.dequeueBatch({ ...all, max: count });
+  // A dequeue that waits must not be waited for by steps that await all answers.
+  if (wait > 0) clients.pending--;
+  const undo = () => {
+    if (wait > 0) clients.pending++;
+  };
+  clients.track(
+    commit,
+    run,
+    (tasks) => {
+      undo();
+      for (const task of tasks) {
+        if (autoAck)
+          model.taken(
+            commit,
+            numberOf(task.payload, () => task.headers),
+            clients.nowMs,
+          );
+        else delivered(clients, handle, commit, task, lease ?? handle.rules.leaseMs);
+      }
+    },
+    undo,
+  );
+}
+
+export function delivered(
+  clients: Clients,
+  { name, model }: SourceHandle,
+  commit: Commit,
+  task: Task,
+  lease: number | "session",
+): void {
+  const { attempt, token } = task;
+  const place = placeOf(token);
+  const seen = { place, attempt, token, leased: true, item: numberOf(task.payload, () => task.headers) };
+  clients.note(`${name}: delivered ${place} (message ${seen.item}), attempt ${attempt}`);
+  model.delivered(commit, seen, lease, clients.nowMs);
+  clients.take({ source: name, place, token });
+}
+
+async function peek(clients: Clients, step: Step): Promise<void> {
+  const handle = await sourceOf(clients, step);
+  if (handle === undefined) return;
+  const asked = clients.model.now;
+  clients.watch("peek", handle.source.peek(), (task) => {
+    if (task !== undefined)
+      handle.model.peeked(
+        numberOf(task.payload, () => task.headers),
+        task.attempt,
+        asked,
+      );
+  });
+}
+
+async function settle(clients: Clients, step: Step): Promise<void> {
+  const { kind, pick, count, ms } = step;
+  const pool = kind === "stale" ? clients.stale : clients.held;
+  if (pool.length === 0) return;
+  const first = pool[pick % pool.length]!;
+  const handle = clients.sourceOf(first) ?? (await openSourceOf(clients, first));
+  if (handle === undefined) return;
+  const { source, model, name, rules } = handle;
+  const several = kind === "ackBatch" || (kind === "release" && pick % 3 === 0);
+  const batch = several ? pool.filter((held) => held.source === first.source).slice(0, count) : [first];
+  if (kind !== "extend" && kind !== "stale") {
+    clients.held = clients.held.filter((held) => !batch.includes(held));
+    clients.discard(batch.slice(0, 2));
+  }
+  const label = kind === "ackBatch" || kind === "stale" ? "ack" : kind;
+  const commit = clients.begin(label, step);
+  const expected = batch.map(({ place, token }) => model.settling(place, token, commit, label === "ack"));
+  clients.note(`${label} ${commit.number}: ${name} ${batch.map((held, at) => `${held.place} (${expected[at]})`)}`);
+  const all = options(step);
+  const { token } = first;
+  const tokens = batch.map((held) => held.token);
+  const delay = pick % 2 === 0 ? { delay: ms } : {};
+  const run: Promise<unknown> =
+    kind === "ackBatch"
+      ? source.ackBatch(tokens, all)
+      : kind === "release"
+        ? source.release(several ? tokens : token, { ...all, to: pick % 2 === 0 ? "head" : "tail" })
+        : kind === "nack"
+          ? source.nack(token, { ...all, error: "simulated", ...delay })
+          : kind === "extend"
+            ? source.extend(token, rules.leaseMs, all)
+            : source.ack(token, all);
+  clients.track(
+    commit,
+    run,
+    () => {
+      for (const [at, { place }] of batch.entries()) model.settled(place, commit, expected[at]!, false);
+      if (kind === "extend") model.extended(first.place, commit, rules.leaseMs);
+      if (kind === "nack" && pick % 2 === 0) model.nacked(first.place, commit, ms);
+    },
+    (error) => {
+      if (!isVarveError(error, "ERR_STALE_LEASE") || batch.length > 1) return;
+      model.settled(first.place, commit, expected[0]!, true);
+    },
+  );
+}
+
+/** The source of a task from an earlier life. */
+async function openSourceOf(clients: Clients, { source }: Held): Promise<SourceHandle | undefined> {
+  const queue = /^task\/t(\d+)$/.exec(source);
+  if (queue !== null) return await clients.queue({ queue: Number(queue[1]) });
+  const index = Number(/\/g(\d+)$/.exec(source)?.[1]);
+  return clients.model.sources.has(source) ? await joinShared(clients, index) : undefined;
+}
+
+async function readDead(clients: Clients, step: Step): Promise<void> {
+  const handle = await sourceOf(clients, step);
+  if (handle === undefined) return;
+  clients.watch("dead.read", handle.source.dead.read(), (letters) => {
+    for (const { id, raw, headers } of letters) {
+      if (numberOf(raw, () => headers) === undefined)
+        clients.model.violate(`${handle.name}: dead letter ${id} is damaged`);
+    }
+  });
+}
+
+async function redrive(clients: Clients, step: Step): Promise<void> {
+  const handle = await sourceOf(clients, step);
+  if (handle === undefined) return;
+  const letters = await clients.await(handle.source.dead.read({ limit: 5 }));
+  if (letters === undefined || letters.length === 0) return;
+  const some = step.pick % 2 === 0 ? letters.slice(0, 1 + (step.pick % letters.length)) : undefined;
+  const commit = clients.begin("redrive", {});
+  handle.model.redriving(commit);
+  clients.track(commit, handle.source.dead.redrive(some && { ids: some.map(({ id }) => id) }));
+}
+
+async function purgeDead(clients: Clients, step: Step): Promise<void> {
+  const handle = await sourceOf(clients, step);
+  if (handle === undefined) return;
+  const letters = await clients.await(handle.source.dead.read({ limit: 5 }));
+  if (letters === undefined || letters.length === 0) return;
+  const some = step.pick % 2 === 0 ? letters.slice(0, 1 + (step.pick % letters.length)) : undefined;
+  const commit = clients.begin("purge", {});
+  handle.model.purging(
+    commit,
+    some?.map(({ raw, headers }) => numberOf(raw, () => headers) ?? -1),
+  );
+  clients.track(commit, handle.source.dead.purge(some && { ids: some.map(({ id }) => id) }));
+}
+
+async function transaction(clients: Clients, step: Step): Promise<void> {
+  const { pick } = step;
+  const log = await clients.log(step);
+  const queue = await clients.queue(step);
+  const held = pick % 3 === 0 ? clients.held[pick % Math.max(1, clients.held.length)] : undefined;
+  const source = held && clients.sourceOf(held);
+  if (log === undefined || queue === undefined || clients.halted) return;
+  const commit = clients.begin("transaction", step);
+  const [first, second] = clients.sizes(2, { ...step, size: Math.min(step.size, 30_000) }) as [number, number];
+  const record = clients.model.send(log.name, commit, { bytes: first });
+  const task = clients.model.send(queue.name, commit);
+  if (held !== undefined) {
+    clients.held = clients.held.filter((each) => each !== held);
+    source?.model.settling(held.place, held.token, commit, true);
+  }
+  const run = clients.machine.mq.transaction((tx) => {
+    tx.append(log.log, payloadOf(record.number, first));
+    tx.enqueue(queue.queue!, payloadOf(task.number, second));
+    if (held !== undefined && source !== undefined) tx.ack(source.source, held.token);
+  }, options(step));
+  clients.track(commit, run);
+}
+
+/** Where a task stands: its id is that from before it was redriven, if it was. */
+function placeOf(token: string): string {
+  const [, , lane, offset] = token.split(".");
+  return `${Number.parseInt(lane!, 36)}:${Number.parseInt(offset!, 36)}`;
+}
+
+/** The same of one that is new. */
+function placeOfId(id: string): string {
+  return id.includes("-") ? id.replace("-", ":") : `0:${id}`;
+}
