@@ -20,10 +20,13 @@ test("queues lists them, as a table and as JSON", () =>
     const people = await varve(["queues", "-d", directory]);
     assert.equal(people.stdout, "TYPE  NAME    COUNT\nlog   events      2\ntask  jobs        1\n");
     const { stdout } = await varve(["queues", "-d", directory, "--json"]);
-    assert.deepEqual(jsonLines(stdout), [
-      { kind: "log", name: "events", count: 2, damaged: null },
-      { kind: "task", name: "jobs", count: 1, damaged: null },
+    const lines = jsonLines(stdout);
+    const queue = { metadata: {}, damaged: null };
+    assert.deepEqual(lines, [
+      { ...queue, kind: "log", name: "events", count: 2, createdAt: lines[0].createdAt },
+      { ...queue, kind: "task", name: "jobs", count: 1, createdAt: lines[1].createdAt },
     ]);
+    for (const { createdAt } of lines) assert.ok(createdAt > 0 && createdAt <= Date.now());
   }));
 
 test("a directory without queues lists none; one that is missing is not made", () =>

@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readPreface } from "../../src/engine/catalog.js";
-import { isVarveError, open, type Task } from "../../src/index.js";
+import { isVarveError, type MessageQueue, open, type Task, verifyDirectory } from "../../src/index.js";
 import { sealBatch } from "../../src/storage/batch.js";
 import { Decoder } from "../../src/storage/bytes.js";
 import { crc32 } from "../../src/storage/crc32.js";
@@ -59,6 +59,51 @@ test("a damaged section stays damaged, however often it is written again", async
       await mq.close();
     }
   });
+});
+
+test("a damaged queue can be deleted, with what small queues have in common", async () => {
+  for (const crashed of [false, true]) {
+    await withDirectory(async (directory) => {
+      const first = await open(directory, OPTIONS);
+      // So many small ones have a segment together.
+      const names = ["one", "two", ...Array.from({ length: 20 }, (_, index) => `small-${index}`)];
+      for (const name of names) await (await first.openLog(name)).appendBatch(["1", "2"]);
+      await first.close();
+      assert.ok(filesBelow(directory).some((path) => path.startsWith("shared/")));
+      for (const name of ["one", "two"]) {
+        change(directory, filesIn(directory, "snap", /snap$/)[0]!, flip(sectionAt(directory, name).position));
+      }
+      const mq = await open(directory, OPTIONS);
+      assert.equal(await mq.deleteQueue("log", "one"), true);
+      const isDamaged = async (queue: MessageQueue) => (await queue.queues()).filter(({ damaged }) => damaged).length;
+      assert.equal(await isDamaged(mq), 1);
+      await mq.close();
+      const again = await open(directory, OPTIONS);
+      assert.equal(await isDamaged(again), 1);
+      if (crashed) {
+        await again.close();
+        const child = startChild(import.meta.url, "./delete-worker.js", { args: [directory, "two"] });
+        await child.exited;
+      } else {
+        assert.equal(await again.deleteQueue("log", "two"), true);
+        await again.close();
+      }
+      const last = await open(directory, OPTIONS);
+      assert.equal(await isDamaged(last), 0);
+      assert.equal((await last.queues()).length, names.length - 2);
+      assert.deepEqual(await textsOf(await last.openLog("small-7")), ["1", "2"]);
+      assert.deepEqual(await textsOf(await last.openLog("two")), []);
+      for (const name of names.slice(2)) await last.deleteQueue("log", name);
+      await last.close();
+      const { problems } = await verifyDirectory(directory);
+      assert.deepEqual(problems, []);
+      assert.deepEqual(
+        filesBelow(directory).filter((path) => path.endsWith(".seg")),
+        [],
+        "nothing is left",
+      );
+    });
+  }
 });
 
 test("a damaged section claims no stream of a queue that is sound", async () => {
