@@ -23,7 +23,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   queues: ["api", "storage", "engine", "worker"],
   index: ["api", "storage", "engine", "queues", "worker"],
   bench: ["api", "index"],
-  cli: ["api", "index", "bench"],
+  kestrel: ["api"],
+  daemon: ["api", "index", "kestrel"],
+  cli: ["api", "index", "bench", "daemon", "kestrel"],
 };
 
 /** Packages, by the layer that may use them. */

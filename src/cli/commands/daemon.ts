@@ -1,0 +1,93 @@
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type Command, Option } from "commander";
+import { parseSize } from "../../api/units.js";
+import { formatAddress, parseAddress } from "../../daemon/address.js";
+import { NO_CONFIG, parseConfig } from "../../daemon/config.js";
+import { Daemon } from "../../daemon/daemon.js";
+import { jsonLogger, LOG_LEVELS, type LogLevel } from "../../daemon/log.js";
+import { wholeNumber, withCommonOptions } from "../options.js";
+import { action } from "../run.js";
+
+interface DaemonCommandOptions {
+  readonly kestrel: string;
+  readonly allowRemote?: boolean;
+  readonly config?: string;
+  readonly pidFile?: string;
+  readonly maxMessage: string;
+  readonly maxConnections: number;
+  readonly maxRequestMemory: string;
+  readonly stallTimeout: number;
+  readonly cache?: string;
+  readonly logLevel: LogLevel;
+}
+
+/** A directory that cannot be closed in this time is left to recovery; nothing acknowledged is lost. */
+const STOP_MS = 9500;
+
+export function registerDaemon(program: Command, version: string): void {
+  const command = program
+    .command("daemon")
+    .summary("serve a directory to memcache clients")
+    .description(
+      "Serves the task queues of a directory over the memcache text protocol with Kestrel's semantics, until SIGTERM or SIGINT.",
+    )
+    .option("--kestrel <host:port>", "where to listen", "127.0.0.1:22133")
+    .option("--allow-remote", "allow an address that other machines can reach; the protocol has no passwords")
+    .option("--config <file>", "JSON file with the settings of queues (docs/kestrel.md)")
+    .option("--pid-file <file>", "write the process id there while the daemon runs")
+    .option("--max-message <size>", "largest value of a set", "16MiB")
+    .option("--max-connections <n>", "connections at once", wholeNumber(1), 10_000)
+    .option("--max-request-memory <size>", "bytes of unfinished requests, all connections together", "256MiB")
+    .option("--stall-timeout <seconds>", "end a connection that stands still in mid-request", wholeNumber(1), 120)
+    .option("--cache <size>", "memory for recent and read-ahead data (16MiB)")
+    .addOption(
+      new Option("--log-level <level>", "what to log, as JSON lines on stderr").choices(LOG_LEVELS).default("info"),
+    )
+    .addHelpText("after", "\nExample:\n  $ varve daemon --data-dir ./data --kestrel 127.0.0.1:22133");
+
+  action<[], DaemonCommandOptions>(withCommonOptions(command), async (run) => {
+    const { options } = run;
+    const maxMessageBytes = parseSize(options.maxMessage, "--max-message");
+    const daemon = await Daemon.start({
+      dataDir: options.dataDir,
+      open: {
+        durability: options.durability,
+        maxMessageBytes,
+        walFileBytes: Math.max(64 * 1024 * 1024, 2 * maxMessageBytes + 1024 * 1024),
+        cacheBytes: options.cache,
+      },
+      kestrel: parseAddress(options.kestrel, "--kestrel"),
+      allowRemote: options.allowRemote === true,
+      config:
+        options.config === undefined ? NO_CONFIG : parseConfig(readFileSync(options.config, "utf8"), options.config),
+      version,
+      maxMessageBytes,
+      maxConnections: options.maxConnections,
+      maxRequestBytes: parseSize(options.maxRequestMemory, "--max-request-memory"),
+      stallTimeoutMs: options.stallTimeout * 1000,
+      logger: jsonLogger(options.logLevel, (line) => process.stderr.write(line)),
+    });
+    const stopped = stopSignal();
+    if (options.pidFile !== undefined) writeFileSync(options.pidFile, `${process.pid}\n`);
+    try {
+      const address = formatAddress(daemon.kestrel.address);
+      await run.print({ pid: process.pid, dataDir: options.dataDir, kestrel: address }, () => {
+        return `varve ${version} serves ${options.dataDir}: kestrel on ${address}, pid ${process.pid}`;
+      });
+      await stopped;
+      // Nothing acknowledged is lost by leaving: the next open recovers it.
+      setTimeout(() => process.exit(1), STOP_MS).unref();
+      await daemon.close();
+    } finally {
+      if (options.pidFile !== undefined) rmSync(options.pidFile, { force: true });
+    }
+    return undefined;
+  });
+}
+
+/** Resolves at the first SIGTERM or SIGINT. A second one has its usual effect. */
+function stopSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
+  });
+}

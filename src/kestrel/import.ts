@@ -1,0 +1,95 @@
+/**
+ * Moves the queues of a Kestrel, Siberite or Darner server here, over their own protocol.
+ *
+ * An item is read with `/open`, stored here, durably, and only then confirmed there (by the `/close/open` that reads the
+ * next). So a stop or a crash on either side loses nothing, and the import goes on where it was when it is run again; the
+ * one item per queue that was stored but not yet confirmed may then come twice. What waits in a queue is moved; positions
+ * of durable cursors are not.
+ */
+
+import type { MessageQueue } from "../api/contract.js";
+import { KestrelClient } from "./client.js";
+
+export interface ImportOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Only these queues. @defaultValue all that the server has */
+  readonly queues?: readonly string[] | undefined;
+  /** Queues that are moved at the same time, each over a connection of its own. @defaultValue 8 */
+  readonly parallel?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Told after every some hundred items. */
+  readonly onProgress?: ((progress: ImportProgress) => void) | undefined;
+}
+
+export interface ImportProgress {
+  readonly queue: string;
+  readonly moved: number;
+  /** Items that the server had when the import began. */
+  readonly expected: number;
+}
+
+export interface ImportedQueue {
+  readonly queue: string;
+  readonly moved: number;
+  readonly bytes: number;
+}
+
+const PROGRESS_ITEMS = 256;
+
+/** Resolves to what was moved; ends early, with all in order, when the signal is aborted. */
+export async function importKestrel(mq: MessageQueue, options: ImportOptions): Promise<ImportedQueue[]> {
+  const { host, port, signal } = options;
+  const client = await KestrelClient.connect(host, port, signal);
+  const expected = waitingItems(await client.stats());
+  client.close();
+  const names = [...(options.queues ?? expected.keys())];
+  const imported: ImportedQueue[] = [];
+  const next = names[Symbol.iterator]();
+  const lanes = Array.from({ length: Math.min(options.parallel ?? 8, names.length) }, async () => {
+    for (const queue of next) {
+      if (signal?.aborted === true) return;
+      imported.push(await importQueue(mq, queue, expected.get(queue) ?? 0, options));
+    }
+  });
+  const results = await Promise.allSettled(lanes);
+  for (const result of results) if (result.status === "rejected") throw result.reason;
+  return imported.sort((a, b) => (a.queue < b.queue ? -1 : 1));
+}
+
+async function importQueue(
+  mq: MessageQueue,
+  queue: string,
+  expected: number,
+  { host, port, signal, onProgress }: ImportOptions,
+): Promise<ImportedQueue> {
+  const tasks = await mq.openTask(queue);
+  const client = await KestrelClient.connect(host, port, signal);
+  let moved = 0;
+  let bytes = 0;
+  try {
+    let payload = await client.get(`${queue}/open`);
+    while (payload !== undefined) {
+      await tasks.enqueue(payload, { durability: "sync" });
+      moved++;
+      bytes += payload.length;
+      if (moved % PROGRESS_ITEMS === 0) onProgress?.({ queue, moved, expected });
+      payload = await client.get(signal?.aborted === true ? `${queue}/close` : `${queue}/close/open`);
+    }
+    onProgress?.({ queue, moved, expected });
+    return { queue, moved, bytes };
+  } finally {
+    client.close();
+  }
+}
+
+/** Queues and how many items wait in each, from `stats`. */
+function waitingItems(stats: ReadonlyMap<string, string>): Map<string, number> {
+  const items = new Map<string, number>();
+  for (const name of stats.keys()) {
+    // Every queue has this one; names that end in _items may be Kestrel's other counters, and those with a dot are cursors.
+    const queue = /^queue_([^.+]+)_open_transactions$/.exec(name)?.[1];
+    if (queue !== undefined) items.set(queue, Number(stats.get(`queue_${queue}_items`) ?? 0));
+  }
+  return items;
+}

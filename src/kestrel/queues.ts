@@ -1,0 +1,295 @@
+/**
+ * The task queues behind the protocol's names. A queue is opened (and so created) when it is first mentioned by a read or
+ * a `set`, and kept open.
+ */
+
+import type { MessageQueue, Task, TaskCursor, TaskOptions, TaskQueue } from "../api/contract.js";
+import { isVarveError } from "../api/errors.js";
+
+/** How a read waits. */
+interface Wait {
+  readonly wait: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Something to read from: a queue, or a cursor on one. */
+export interface Source {
+  /** Removes the next item and gives it. */
+  take(): Promise<Task | undefined>;
+  /** Takes the next item until it is confirmed or given back, or the connection ends. */
+  open(wait: Wait): Promise<Task | undefined>;
+  peek(wait: Wait): Promise<{ readonly payload: Buffer } | undefined>;
+  confirm(task: Task): Promise<void>;
+  /** Undoes `open`. What cannot be given back, since the queue is gone, is gone. */
+  giveBack(task: Task): Promise<void>;
+  /** Reads open now. */
+  readonly opened: number;
+}
+
+/** How a queue of that name is made when the protocol creates it. */
+export type QueueSettings = Omit<TaskOptions, "codec" | "create">;
+
+abstract class TaskSource implements Source {
+  opened = 0;
+  /** Reads opened, and given back, since the front began. */
+  openings = 0;
+  givenBack = 0;
+  abstract take(): Promise<Task | undefined>;
+  abstract open(wait: Wait): Promise<Task | undefined>;
+  abstract peek(wait: Wait): Promise<{ readonly payload: Buffer } | undefined>;
+  protected abstract ack(task: Task): Promise<void>;
+  protected abstract release(task: Task): Promise<void>;
+
+  protected count(task: Task | undefined): Task | undefined {
+    if (task === undefined) return undefined;
+    this.opened++;
+    this.openings++;
+    return task;
+  }
+
+  async confirm(task: Task): Promise<void> {
+    this.opened--;
+    await ended(this.ack(task));
+  }
+
+  async giveBack(task: Task): Promise<void> {
+    this.opened--;
+    this.givenBack++;
+    await ended(this.release(task));
+  }
+}
+
+/** An open read of a queue that has been deleted meanwhile may be ended like any other; nothing comes of it. */
+async function ended(settling: Promise<void>): Promise<void> {
+  try {
+    await settling;
+  } catch (error) {
+    if (!isVarveError(error, "ERR_NOT_FOUND") && !isVarveError(error, "ERR_STALE_LEASE")) throw error;
+  }
+}
+
+/** A read of a queue that is deleted while it waits finds nothing. */
+async function unlessDeleted<T>(reading: Promise<T | undefined>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isVarveError(error, "ERR_NOT_FOUND") || isVarveError(error, "ERR_CLOSED")) return undefined;
+    throw error;
+  }
+}
+
+export class OpenedQueue extends TaskSource {
+  readonly name: string;
+  readonly tasks: TaskQueue;
+  readonly cursors = new Map<string, CursorSource>();
+  /** Since the front began. */
+  flushes = 0;
+  /** When the item that was read last had been stored; 0 before the first read. */
+  lastStoredMs = 0;
+
+  constructor(name: string, tasks: TaskQueue) {
+    super();
+    this.name = name;
+    this.tasks = tasks;
+  }
+
+  set(body: Buffer, expiresAtMs: number | undefined): Promise<unknown> {
+    if (expiresAtMs === undefined) return this.tasks.enqueue(body);
+    return this.tasks.enqueue(body, { expiresAt: new Date(expiresAtMs) });
+  }
+
+  async take(): Promise<Task | undefined> {
+    return this.#read(await this.tasks.dequeue(TAKE));
+  }
+
+  async open({ wait, signal }: Wait): Promise<Task | undefined> {
+    return this.count(this.#read(await unlessDeleted(this.tasks.dequeue({ lease: "session", wait, signal }))));
+  }
+
+  peek({ wait, signal }: Wait): Promise<{ readonly payload: Buffer } | undefined> {
+    return unlessDeleted(this.tasks.peek({ wait, signal }));
+  }
+
+  protected ack(task: Task): Promise<void> {
+    return this.tasks.ack(task);
+  }
+
+  protected release(task: Task): Promise<void> {
+    return this.tasks.release(task);
+  }
+
+  #read(task: Task | undefined): Task | undefined {
+    if (task !== undefined) this.lastStoredMs = task.timestamp;
+    return task;
+  }
+}
+
+const TAKE = Object.freeze({ autoAck: true });
+
+export class CursorSource extends TaskSource {
+  readonly cursor: TaskCursor;
+
+  constructor(cursor: TaskCursor) {
+    super();
+    this.cursor = cursor;
+  }
+
+  take(): Promise<Task | undefined> {
+    return this.cursor.dequeue(TAKE);
+  }
+
+  async open({ wait, signal }: Wait): Promise<Task | undefined> {
+    return this.count(await unlessDeleted(this.cursor.dequeue({ lease: "session", wait, signal })));
+  }
+
+  peek({ wait, signal }: Wait): Promise<{ readonly payload: Buffer } | undefined> {
+    return unlessDeleted(this.cursor.peek({ wait, signal }));
+  }
+
+  protected ack(task: Task): Promise<void> {
+    return this.cursor.ack(task);
+  }
+
+  protected release(task: Task): Promise<void> {
+    return this.cursor.release(task);
+  }
+}
+
+export class Queues {
+  readonly #mq: MessageQueue;
+  readonly #settings: (name: string) => QueueSettings;
+  readonly #opened = new Map<string, OpenedQueue>();
+  readonly #opening = new Map<string, Promise<OpenedQueue>>();
+  /** Since the front began. */
+  created = 0;
+  deleted = 0;
+
+  /** @param settings for queues that are mentioned for the first time, by name */
+  constructor(mq: MessageQueue, settings: (name: string) => QueueSettings) {
+    this.#mq = mq;
+    this.#settings = settings;
+  }
+
+  /** A queue that is open already. */
+  opened(name: string): OpenedQueue | undefined {
+    return this.#opened.get(name);
+  }
+
+  /** Opens a queue, making it when there is none. */
+  async open(name: string): Promise<OpenedQueue> {
+    const queue = this.#opened.get(name);
+    if (queue !== undefined) return queue;
+    const opening = this.#opening.get(name) ?? this.#findOrMake(name).finally(() => this.#opening.delete(name));
+    this.#opening.set(name, opening);
+    return await opening;
+  }
+
+  /** A queue, if there is one. */
+  async find(name: string): Promise<OpenedQueue | undefined> {
+    const queue = this.#opened.get(name) ?? this.#opening.get(name);
+    if (queue !== undefined) return await queue;
+    try {
+      return this.#keep(name, await this.#mq.openTask(name, { create: false }));
+    } catch (error) {
+      if (isVarveError(error, "ERR_NOT_FOUND")) return undefined;
+      throw error;
+    }
+  }
+
+  openedSource(name: string, cursor: string | undefined): Source | undefined {
+    const queue = this.#opened.get(name);
+    return cursor === undefined ? queue : queue?.cursors.get(cursor);
+  }
+
+  async openSource(name: string, cursor: string | undefined): Promise<Source> {
+    const queue = await this.open(name);
+    if (cursor === undefined) return queue;
+    const known = queue.cursors.get(cursor);
+    if (known !== undefined) return known;
+    const source = new CursorSource(await queue.tasks.cursor(cursor));
+    const raced = queue.cursors.get(cursor);
+    if (raced !== undefined) return raced;
+    queue.cursors.set(cursor, source);
+    return source;
+  }
+
+  /** One copy for each name, in one commit. */
+  async fanOut(names: readonly string[], body: Buffer, expiresAtMs: number | undefined): Promise<void> {
+    const copy = Buffer.from(body);
+    const queues = await Promise.all(names.map((name) => this.open(name)));
+    const options = expiresAtMs === undefined ? undefined : { expiresAt: new Date(expiresAtMs) };
+    await this.#mq.transaction((tx) => {
+      for (const { tasks } of queues) tx.enqueue(tasks, copy, options);
+    });
+  }
+
+  async delete(name: string): Promise<void> {
+    await this.#opening.get(name)?.catch(() => {});
+    this.#opened.delete(name);
+    if (await this.#mq.deleteQueue("task", name)) this.deleted++;
+  }
+
+  async deleteCursor(name: string, cursor: string): Promise<void> {
+    const queue = await this.find(name);
+    queue?.cursors.delete(cursor);
+    await queue?.tasks.deleteCursor(cursor);
+  }
+
+  /** Removes what waits, and the cursors with it. Open reads stay open. */
+  async flush(name: string): Promise<void> {
+    const queue = await this.find(name);
+    if (queue === undefined) return;
+    queue.flushes++;
+    queue.cursors.clear();
+    for (const cursor of await queue.tasks.cursors()) await queue.tasks.deleteCursor(cursor);
+    await queue.tasks.purge();
+  }
+
+  async flushCursor(name: string, cursor: string): Promise<void> {
+    const queue = await this.find(name);
+    if (queue === undefined) return;
+    const source = (await this.openSource(name, cursor)) as CursorSource;
+    await source.cursor.reset();
+  }
+
+  async flushAll(): Promise<void> {
+    for (const name of await this.names()) await this.flush(name);
+  }
+
+  async expire(name: string): Promise<number> {
+    const queue = await this.find(name);
+    return queue === undefined ? 0 : await queue.tasks.expire();
+  }
+
+  async expireAll(): Promise<number> {
+    let total = 0;
+    for (const name of await this.names()) total += await this.expire(name);
+    return total;
+  }
+
+  /** All task queues whose names the protocol can say. */
+  async names(): Promise<string[]> {
+    const names: string[] = [];
+    for (const { kind, name, damaged } of await this.#mq.queues()) {
+      if (kind === "task" && damaged === undefined && !name.includes(".") && name.length <= 100) names.push(name);
+    }
+    return names;
+  }
+
+  /** A queue that exists keeps its settings. */
+  async #findOrMake(name: string): Promise<OpenedQueue> {
+    const found = await this.find(name);
+    if (found !== undefined) return found;
+    const tasks = await this.#mq.openTask(name, this.#settings(name));
+    this.created++;
+    return this.#keep(name, tasks);
+  }
+
+  #keep(name: string, tasks: TaskQueue): OpenedQueue {
+    const raced = this.#opened.get(name);
+    if (raced !== undefined) return raced;
+    const queue = new OpenedQueue(name, tasks);
+    this.#opened.set(name, queue);
+    return queue;
+  }
+}

@@ -1,0 +1,218 @@
+/**
+ * Whatever a client sends ends, at worst, its own connection. Each case plays hostile bytes beside a connection that works,
+ * and the working one must not notice.
+ */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import fc from "fast-check";
+import { type RawClient, type TestFront, withFront } from "./front.js";
+
+const MIB = 1024 * 1024;
+
+/** The front answers, and what it answers is right. */
+async function works(front: TestFront): Promise<void> {
+  const client = await front.client();
+  assert.equal(await client.ask("set alive 0 0 2\r\nok\r\n"), "STORED\r\n");
+  assert.equal(await client.ask("get alive\r\n", "END\r\n"), "VALUE alive 0 2\r\nok\r\nEND\r\n");
+  client.destroy();
+}
+
+test("what has killed servers before ends one connection", async () => {
+  await withFront({}, async (front) => {
+    for (const line of [
+      "get",
+      "gets",
+      "delete",
+      "flush",
+      "set q 0 0 -1",
+      "set q 0 0 99999999999",
+      "set q 0 0 4611686018427387904",
+      "set q 0 0 9223372036854775807",
+      `get q.${"c".repeat(101)}`,
+      "set __proto__ 0 0 -1",
+      "get constructor/open/close/peek",
+      "GET / HTTP/1.1",
+      "POST / HTTP/1.1",
+      "\0\0\0\0",
+      "set q 0 0 1e3",
+      "set q 0 0 0x10",
+      "get ../../etc/passwd",
+      "get q/t=99999999999999999999999999",
+    ]) {
+      const client = await front.client();
+      client.send(`${line}\r\n`);
+      client.socket.end();
+      await client.toEnd();
+      await works(front);
+    }
+  });
+});
+
+test("names that mean something to JavaScript or a file system are names", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    for (const name of ["__proto__", "constructor", "toString", "con", "NUL", "-", ":", "a".repeat(100)]) {
+      assert.equal(await client.ask(`set ${name} 0 0 1\r\nx\r\n`), "STORED\r\n");
+      assert.equal(await client.ask(`get ${name}\r\n`, "END\r\n"), `VALUE ${name} 0 1\r\nx\r\nEND\r\n`);
+    }
+    // Names that differ in case only are two queues, on every file system.
+    await client.ask("set Case 0 0 1\r\nA\r\n");
+    await client.ask("set case 0 0 1\r\na\r\n");
+    assert.equal(await client.ask("get Case\r\n", "END\r\n"), "VALUE Case 0 1\r\nA\r\nEND\r\n");
+  });
+});
+
+test("commands inside an oversize value are never carried out, wherever the packets are cut", async () => {
+  await withFront({ kestrel: { maxMessageBytes: 64 } }, async (front) => {
+    const other = await front.client();
+    await other.ask("set keep 0 0 1\r\nx\r\n");
+    const bytes = `set q 0 0 65\r\n${"flush_all\r\n".repeat(6)}\r\n`;
+    for (let cut = 0; cut < bytes.length; cut += 3) {
+      const client = await front.client();
+      client.send(bytes.slice(0, cut));
+      await new Promise((resolve) => setImmediate(resolve));
+      client.send(bytes.slice(cut));
+      assert.match(await client.toEnd(), /^SERVER_ERROR [^\r\n]*\r\n$/);
+    }
+    assert.equal(await other.ask("get keep/peek\r\n", "END\r\n"), "VALUE keep 0 1\r\nx\r\nEND\r\n");
+  });
+});
+
+test("announced sizes cost nothing until the bytes come", async () => {
+  await withFront({ kestrel: { maxMessageBytes: 16 * MIB } }, async (front) => {
+    const clients: RawClient[] = [];
+    const before = process.memoryUsage().rss;
+    for (let index = 0; index < 200; index++) {
+      const client = await front.client();
+      client.send(`set q 0 0 ${16 * MIB}\r\nx`);
+      clients.push(client);
+    }
+    await works(front);
+    // 200 x 16 MiB were announced; a tenth of one percent has been sent.
+    assert.ok(process.memoryUsage().rss - before < 200 * MIB);
+    for (const client of clients) client.destroy();
+    await works(front);
+  });
+});
+
+test("unfinished values of all connections together have a limit, and who goes over it is told", async () => {
+  await withFront({ kestrel: { maxRequestBytes: 3 * MIB, maxMessageBytes: 2 * MIB } }, async (front) => {
+    const half = Buffer.alloc(MIB + 1, "x");
+    const clients = await Promise.all(Array.from({ length: 4 }, () => front.client()));
+    for (const client of clients) client.send(`set q 0 0 ${2 * MIB}\r\n`).send(half);
+    const ended = await Promise.race(clients.map(async (client) => await client.toEnd()));
+    assert.match(ended, /^SERVER_ERROR out of memory/);
+    await works(front);
+  });
+});
+
+test("a line without an end is cut off at its limit", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    client.send(Buffer.alloc(70_000, "a"));
+    assert.equal(await client.toEnd(), "CLIENT_ERROR line too long\r\n");
+    await works(front);
+  });
+});
+
+test("connections over the limit are told so, and the others go on", async () => {
+  await withFront({ kestrel: { maxConnections: 3 } }, async (front) => {
+    const clients = [await front.client(), await front.client(), await front.client()];
+    for (const client of clients) assert.match(await client.ask("version\r\n"), /^VERSION /);
+    const one = await front.client();
+    assert.match(await one.toEnd(), /^SERVER_ERROR too many connections\r\n$/);
+    assert.match(await clients[0]!.ask("version\r\n"), /^VERSION /);
+  });
+});
+
+test("a client that never reads its replies holds up only itself, and is bounded", async () => {
+  await withFront({}, async (front) => {
+    const greedy = await front.client();
+    const value = "v".repeat(100_000);
+    for (let index = 0; index < 50; index++) await greedy.ask(`set big 0 0 ${value.length}\r\n${value}\r\n`);
+    greedy.socket.pause();
+    greedy.send("get big/peek\r\n".repeat(5000));
+    for (let index = 0; index < 20; index++) await works(front);
+    greedy.destroy();
+    await works(front);
+  });
+});
+
+test("a connection that stands still in mid-request is ended, one that merely idles is not", async () => {
+  await withFront({ kestrel: { stallTimeoutMs: 1 } }, async (front) => {
+    const idle = await front.client();
+    assert.match(await idle.ask("version\r\n"), /^VERSION /);
+    const stuck = await front.client();
+    stuck.send("set q 0 0 10\r\nabc");
+    assert.equal(await stuck.toEnd(), "");
+    assert.match(await idle.ask("version\r\n"), /^VERSION /);
+  });
+});
+
+test("an open read comes back however its connection ends", async () => {
+  await withFront({}, async (front) => {
+    const ends: [string, (client: RawClient) => void][] = [
+      ["quit", (client) => client.send("quit\r\n")],
+      ["end", (client) => client.socket.end()],
+      ["reset", (client) => client.socket.resetAndDestroy()],
+      ["error", (client) => client.send("nonsense\r\n")],
+      ["half a request", (client) => client.send("set q 0 0 100\r\nabc").socket.end()],
+    ];
+    const other = await front.client();
+    await other.ask("set q 0 0 1\r\n1\r\n");
+    for (const [what, end] of ends) {
+      const client = await front.client();
+      assert.equal(await client.ask("get q/open\r\n", "END\r\n"), "VALUE q 0 1\r\n1\r\nEND\r\n", what);
+      end(client);
+      // Waits for it, as the server may notice a moment later.
+      assert.equal(await other.ask("get q/t=20000/open\r\n", "END\r\n"), "VALUE q 0 1\r\n1\r\nEND\r\n", what);
+      assert.equal(await other.ask("get q/abort\r\n"), "END\r\n");
+    }
+  });
+});
+
+test("random bytes never take the front down, nor leave an open read behind", async () => {
+  await withFront({}, async (front) => {
+    const piece = fc.oneof(
+      fc.constantFrom(
+        "get q\r\n",
+        "get q/open\r\n",
+        "get q/close/open\r\n",
+        "get q/abort\r\n",
+        "get q.c/open\r\n",
+        "get q/t=1\r\n",
+        "set q 0 0 3\r\nabc\r\n",
+        "set q+r 0 1 1\r\nx\r\n",
+        "set q 0 0 5\r\nab",
+        "flush q\r\n",
+        "flush q.c\r\n",
+        "delete q\r\n",
+        "delete q.c\r\n",
+        "stats\r\n",
+        "dump_stats q\r\n",
+        "flush_expired q\r\n",
+        "quit\r\n",
+        "\r\n",
+      ),
+      fc.string({ maxLength: 8 }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(piece, { maxLength: 12 }), fc.nat({ max: 60 }), async (pieces, cut) => {
+        const bytes = Buffer.from(pieces.join(""), "latin1");
+        const client = await front.client();
+        client.send(bytes.subarray(0, cut));
+        await new Promise((resolve) => setImmediate(resolve));
+        client.send(bytes.subarray(cut));
+        client.socket.end();
+        await client.toEnd();
+      }),
+      { numRuns: 150 },
+    );
+    const client = await front.client();
+    await client.ask("version\r\n");
+    const stats = await client.ask("stats\r\n", "END\r\n");
+    for (const [, open] of stats.matchAll(/_open_transactions (-?\d+)/g)) assert.equal(open, "0");
+    await works(front);
+  });
+});

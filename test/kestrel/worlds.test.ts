@@ -1,0 +1,64 @@
+/** Values flow between the protocol and the contract: the same queues, whoever asks. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { withFront } from "./front.js";
+
+test("what set stores, dequeue delivers, and the other way round", async () => {
+  await withFront({}, async ({ mq, client }) => {
+    const one = await client();
+    const jobs = await mq.openTask("jobs");
+    const bytes = Buffer.from(Array.from({ length: 256 }, (_, value) => value));
+    one.send(`set jobs 0 0 ${bytes.length}\r\n`).send(bytes).send("\r\n");
+    assert.equal(await one.until("\r\n"), "STORED\r\n");
+    const task = await jobs.dequeue();
+    assert.deepEqual(task?.payload, bytes);
+    await jobs.ack(task!);
+    await jobs.enqueue("from inside", { key: "k", headers: { a: "b" } });
+    assert.equal(await one.ask("get jobs\r\n", "END\r\n"), "VALUE jobs 0 11\r\nfrom inside\r\nEND\r\n");
+    assert.equal((await jobs.stats()).ready, 0);
+  });
+});
+
+test("a waiting read gets what is enqueued inside, and a waiting dequeue what is set", async () => {
+  await withFront({}, async ({ mq, client }) => {
+    const one = await client();
+    const jobs = await mq.openTask("jobs");
+    const reading = one.ask("get jobs/t=60000\r\n", "END\r\n");
+    await one.socket.writableLength;
+    await jobs.enqueue("x");
+    assert.equal(await reading, "VALUE jobs 0 1\r\nx\r\nEND\r\n");
+    const taking = jobs.dequeue({ wait: "60s" });
+    await one.ask("set jobs 0 0 1\r\ny\r\n");
+    assert.equal((await taking)?.payload.toString(), "y");
+  });
+});
+
+test("an open read is a lease: nobody else gets it, and it shows in the queue's stats", async () => {
+  await withFront({}, async ({ mq, client }) => {
+    const one = await client();
+    const jobs = await mq.openTask("jobs");
+    await jobs.enqueue("x");
+    await one.ask("get jobs/open\r\n", "END\r\n");
+    assert.equal(await jobs.dequeue(), undefined);
+    assert.equal((await jobs.stats()).leased, 1);
+    await one.ask("get jobs/close\r\n");
+    assert.equal((await jobs.stats()).leased, 0);
+    assert.equal((await jobs.stats()).ready, 0);
+  });
+});
+
+test("a fan-out is one commit: all queues have it, or none", async () => {
+  await withFront(
+    { kestrel: { settings: (name) => (name === "b" ? { limits: { maxCount: 1 } } : {}) } },
+    async ({ client }) => {
+      const one = await client();
+      assert.equal(await one.ask("set a+b+c 0 0 1\r\n1\r\n"), "STORED\r\n");
+      assert.equal(await one.ask("set a+b+c 0 0 1\r\n2\r\n"), "NOT_STORED\r\n");
+      for (const queue of ["a", "b", "c"]) {
+        assert.equal(await one.ask(`get ${queue}\r\n`, "END\r\n"), `VALUE ${queue} 0 1\r\n1\r\nEND\r\n`);
+        assert.equal(await one.ask(`get ${queue}\r\n`), "END\r\n");
+      }
+    },
+  );
+});
