@@ -465,6 +465,11 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
    * one back may exceed the limits. A queue that holds less than its limits takes a task, or a batch, as a whole.
    */
   readonly limits?: QueueLimits | undefined;
+  /**
+   * How long the results of tasks are kept; 0: not at all. Time during which the directory is closed does not count. At most
+   * 100,000 of a queue and 256 MiB, the newest. @defaultValue "1h"
+   */
+  readonly resultTtl?: Duration | undefined;
   /** Anything that belongs with the queue: replaces what was stored, as a whole. At most 4 KiB as JSON. */
   readonly metadata?: Headers | undefined;
   /** Create the queue when it does not exist; otherwise `ERR_NOT_FOUND`. @defaultValue true */
@@ -488,6 +493,7 @@ export interface StoredTaskSettings {
   readonly onExpire: "discard" | "dead" | { readonly moveTo: string };
   readonly dedupe: { readonly window: number; readonly maxKeys: number };
   readonly limits: StoredLogSettings["limits"];
+  readonly resultTtl: number;
   readonly metadata: Headers;
   readonly paused: boolean;
 }
@@ -601,6 +607,34 @@ export interface Enqueued {
   readonly id: string;
   /** False when an earlier task with the same dedupe key stands for this one. */
   readonly created: boolean;
+  /** What the task brings; as `result` of the queue. */
+  result<R = unknown>(options?: ResultOptions): Promise<R>;
+}
+
+export interface ResultOptions {
+  /** How long to wait until the task has ended. @defaultValue 0 */
+  readonly wait?: Duration | undefined;
+  /** Gives up waiting: `ERR_ABORTED`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface AckOptions extends CommitOptions {
+  /** What the task brought, for whoever enqueued it: anything that JSON brings back equal, at most 64 KiB of it. */
+  readonly result?: unknown;
+}
+
+export interface TaskStatus {
+  /**
+   * "scheduled": waits for its time, or for its next attempt. "done": not only when it was acknowledged, but also when it was
+   * cancelled, purged, or dropped: of that nothing is kept. "unknown": there was never such a task.
+   */
+  readonly state: "ready" | "scheduled" | "leased" | "blocked" | "dead" | "done" | "unknown";
+  /** Deliveries so far; 0 when that is not known any more. */
+  readonly attempt: number;
+  /** What its worker said last of how far it has got; `undefined` when nothing was said, or it has ended. */
+  readonly progress: unknown;
+  /** What it brought, while that is kept. */
+  readonly result: unknown;
 }
 
 export interface DequeueOptions extends CommitOptions {
@@ -759,6 +793,32 @@ export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
   cursors(): Promise<string[]>;
   /** Deletes a cursor, with its position and what it has read. False when there is none. Its handles end with `ERR_NOT_FOUND`. */
   deleteCursor(name: string, options?: CommitOptions): Promise<boolean>;
+  /**
+   * Finishes a task for good, and keeps what it brought for the queue's `resultTtl`, all in one commit.
+   * @throws VarveError as `ack` of every source; `ERR_ENCODE` (JSON would not bring the result back equal),
+   * `ERR_TOO_LARGE` (it has more than 64 KiB), `ERR_DISK_FULL`; nothing has changed then
+   */
+  ack(task: TaskRef, options?: AckOptions): Promise<void>;
+  /**
+   * Notes how far a leased task has got: anything that JSON brings back equal, at most 1 KiB of it. Durable; `status` tells
+   * it until the task has ended.
+   * @throws VarveError `ERR_STALE_LEASE`, `ERR_TOKEN`, `ERR_ENCODE`, `ERR_TOO_LARGE`, `ERR_DISK_FULL`, `ERR_READ_ONLY`,
+   * `ERR_CLOSED`
+   */
+  progress(task: TaskRef, value: unknown, options?: CommitOptions): Promise<void>;
+  /**
+   * Where a task stands. Looks through the dead letters, the newest first, when it stands nowhere else and there are any.
+   * @throws VarveError `ERR_ARGUMENT`, `ERR_CORRUPT`, `ERR_CLOSED`
+   */
+  status(id: string): Promise<TaskStatus>;
+  /**
+   * What a task brought, once it is done; `undefined` when it brought nothing, or its result is not kept any more. Does not
+   * end the wait of a task that fails and will be delivered again.
+   * @throws VarveError `ERR_TASK_DEAD` (`details.reason`), `ERR_TIMEOUT` (not done in time), `ERR_ABORTED`,
+   * `ERR_NOT_FOUND` (there is no such task; or it was cancelled, purged, dropped, or its time was over while it was waited
+   * for: `details.ended` says which), `ERR_ARGUMENT`, `ERR_CORRUPT`, `ERR_READ_ONLY`, `ERR_CLOSED`
+   */
+  result<R = unknown>(id: string, options?: ResultOptions): Promise<R>;
   stats(): Promise<TaskStats>;
 }
 
@@ -1006,7 +1066,7 @@ export interface Transaction {
   // biome-ignore lint/suspicious/noExplicitAny: as above
   enqueue<I>(queue: TaskQueue<I, any>, input: Input<I>, options?: Omit<EnqueueOptions, "durability">): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  ack(queue: TaskSource<any>, task: TaskRef): void;
+  ack(queue: TaskSource<any>, task: TaskRef, options?: Omit<AckOptions, "durability">): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
   nack(queue: TaskSource<any>, task: TaskRef, options?: Omit<NackOptions, "durability">): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above

@@ -15,6 +15,7 @@ export const ERRORS = {
   ERR_TOKEN: "the token is not one, or belongs to another queue",
   ERR_QUEUE_FULL: "the queue holds as much as its limits allow",
   ERR_FENCED: "another member of the group has the turn",
+  ERR_TASK_DEAD: "the task whose result was waited for is a dead letter",
   ERR_STALE_LEASE: "the lease ended: the task was delivered again since, or is settled already",
 
   // Opening a directory.

@@ -15,6 +15,7 @@ import type {
   StoredTaskSettings,
 } from "./contract.js";
 import { assert, VarveError } from "./errors.js";
+import { findJsonProblem } from "./json-check.js";
 import { checkQueueName } from "./names.js";
 import {
   abortSignal,
@@ -68,6 +69,9 @@ export const WAL_FILE_BYTES_MIN = 256 * KIB;
 export const WAL_FILE_SPARE_BYTES = 64 * KIB;
 export const DEQUEUE_BATCH_MAX = 65_536;
 export const FAILURE_TEXT_BYTES_MAX = KIB;
+/** As JSON. */
+export const RESULT_BYTES_MAX = 64 * KIB;
+export const PROGRESS_BYTES_MAX = KIB;
 /** In characters. */
 export const DEDUPE_KEY_LENGTH_MAX = 256;
 
@@ -367,6 +371,8 @@ export interface TaskConfig extends ConsumerConfig {
   readonly onExpire: ExpiryConfig;
   readonly dedupe: DedupeConfig;
   readonly limits: LimitsConfig;
+  /** 0: results are not kept. */
+  readonly resultTtlMs: number;
   readonly metadata: Headers;
   readonly paused: boolean;
 }
@@ -401,6 +407,7 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   onExpire: "discard",
   dedupe: Object.freeze({ windowMs: 600 * SECOND_MS, maxKeys: 100_000 }),
   limits: DEFAULT_LOG_CONFIG.limits,
+  resultTtlMs: 3600 * SECOND_MS,
   metadata: Object.freeze({}),
   paused: false,
 });
@@ -419,6 +426,7 @@ export interface ResolvedTaskSettings {
   readonly onExpire: ExpiryConfig | undefined;
   readonly dedupe: Given<DedupeConfig> | undefined;
   readonly limits: Given<LimitsConfig> | undefined;
+  readonly resultTtlMs: number | undefined;
   readonly metadata: Headers | undefined;
 }
 
@@ -446,6 +454,7 @@ const TASK: Table<ResolvedTaskSettings> = {
     maxKeys: optional(integer("maxKeys", 1, 10_000_000)),
   }),
   limits: nested<Given<LimitsConfig>>("limits", "limits", LIMITS),
+  resultTtlMs: optional(duration("resultTtl", 0, DELAY_MS_MAX)),
   metadata: storedMetadata("metadata"),
 };
 
@@ -486,6 +495,7 @@ export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedT
       maxKeys: given.dedupe?.maxKeys ?? base.dedupe.maxKeys,
     }),
     limits: merged(base.limits, given.limits),
+    resultTtlMs: given.resultTtlMs ?? base.resultTtlMs,
     metadata: given.metadata ?? base.metadata,
     paused: base.paused,
   });
@@ -493,7 +503,7 @@ export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedT
 
 /** A task queue's settings as callers are told of them. */
 export function describeTaskConfig(config: TaskConfig): StoredTaskSettings {
-  const { leaseMs, maxAttempts, backoff, ttlMs, onExpire, dedupe, limits, metadata, paused } = config;
+  const { leaseMs, maxAttempts, backoff, ttlMs, onExpire, dedupe, limits, resultTtlMs, metadata, paused } = config;
   const limit = (value: number) => (value === 0 ? Number.POSITIVE_INFINITY : value);
   return {
     lease: leaseMs,
@@ -508,6 +518,7 @@ export function describeTaskConfig(config: TaskConfig): StoredTaskSettings {
       maxMessageBytes: limit(limits.maxMessageBytes),
       whenFull: limits.whenFull,
     },
+    resultTtl: resultTtlMs,
     metadata: { ...metadata },
     paused,
   };
@@ -654,6 +665,46 @@ export const resolveDequeueBatchOptions = noLeaseWithAutoAck(
     max: required(integer("max", 1, DEQUEUE_BATCH_MAX)),
   }),
 );
+
+export const resolveResultOptions = resolver("result()", PEEK);
+
+export interface ResolvedAckOptions extends ResolvedCommitOptions {
+  /** JSON; `undefined`: none was given. */
+  readonly result: string | undefined;
+}
+
+/** Where no results are kept. */
+export const resolveTransactionAckOptions = resolver<object>("ack() in a transaction", {});
+
+/** @throws VarveError `ERR_OPTION`, `ERR_ENCODE`, `ERR_TOO_LARGE` */
+export function resolveAckOptions(options: { readonly result?: unknown }): ResolvedAckOptions {
+  const { result, ...rest } = options;
+  const { durability } = resolveCommitOptions(rest);
+  return { durability, result: result === undefined ? undefined : toJson(result, "the result", RESULT_BYTES_MAX) };
+}
+
+/** The second argument of `progress()`. @throws VarveError `ERR_ENCODE`, `ERR_TOO_LARGE` */
+export function encodeProgress(value: unknown): string {
+  return toJson(value, "the progress", PROGRESS_BYTES_MAX);
+}
+
+function toJson(value: unknown, what: string, bytesMax: number): string {
+  const problem = findJsonProblem(value);
+  if (problem !== undefined) {
+    throw new VarveError("ERR_ENCODE", `${what} must be JSON; it holds ${problem.what} at ${problem.path}`, {
+      details: { path: problem.path },
+    });
+  }
+  const json = JSON.stringify(value);
+  const size = Buffer.byteLength(json);
+  if (size <= bytesMax) return json;
+  throw new VarveError(
+    "ERR_TOO_LARGE",
+    `${what} has ${size} bytes as JSON; the limit is ${bytesMax} (${formatBytes(bytesMax)}). Store large ones elsewhere ` +
+      "and pass their address.",
+    { details: { size, limit: bytesMax } },
+  );
+}
 
 export interface ResolvedReleaseOptions extends ResolvedCommitOptions {
   readonly to: "head" | "tail";

@@ -38,6 +38,8 @@ import { DeadState } from "./dead-state.js";
 import { Delivery } from "./delivery.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
+import type { Redriven } from "./outcomes.js";
+import type { Ending } from "./results.js";
 import { type DeathCause, letterOf, type TaskAttributes, takenLetter } from "./task-record.js";
 import type { LeasedTask, TaskToken } from "./task-token.js";
 
@@ -80,6 +82,13 @@ export interface Successor {
   readonly applied: () => void;
 }
 
+/** What is noted, in the same commit, when dead letters become tasks again. */
+export interface Redriving {
+  bytesMax(count: number): number;
+  stage(tasks: readonly Redriven[]): void;
+  applied(tasks: readonly Redriven[]): void;
+}
+
 /** The queue that a consumer belongs to. */
 export interface ConsumerHost {
   readonly id: number;
@@ -112,6 +121,12 @@ export interface ConsumerHost {
   readonly takesBackAtTail?: boolean;
   /** Before anything is given away: there may be others to be served first. */
   serveOthers?(): void;
+  /** Whether `taskEnded` has anything to do. */
+  readonly isWatching?: boolean;
+  /** A task has left the consumer for good, in life or in replay. */
+  taskEnded?(task: Outstanding, how: Ending): void;
+  /** Notes where dead letters stand that are tasks again; absent where nobody asks. */
+  readonly redriving?: Redriving;
   /** A task has come back undone, in life or in replay: the host may finish it. */
   takenBack?(task: Outstanding): void;
 }
@@ -233,7 +248,8 @@ export class Consumer {
         ledger.deliver(task, time.elapsedMs, leaseMs);
       }
     } else if (code === ConsumerOp.Ack) {
-      for (let count = input.varint(); count > 0; count--) ledger.finish(this.#outstanding(lane, input.varint()));
+      for (let count = input.varint(); count > 0; count--)
+        this.#finish(this.#outstanding(lane, input.varint()), "done");
     } else if (code === ConsumerOp.Release) {
       // Of a log, one that could not be read may have been removed meanwhile.
       const task = lane.ledger.outstanding.get(input.varint());
@@ -243,7 +259,7 @@ export class Consumer {
       const task = this.#outstanding(lane, input.varint());
       ledger.extend(task, time.elapsedMs + input.varint());
     } else if (code === ConsumerOp.Bury) {
-      ledger.finish(this.#outstanding(lane, input.varint()));
+      this.#finish(this.#outstanding(lane, input.varint()), "dead");
     } else if (code === ConsumerOp.Take || code === ConsumerOp.Discard) {
       lane.aside -= input.varint();
       for (let count = input.varint(); count > 0; count--) {
@@ -252,6 +268,7 @@ export class Consumer {
         const task = this.#handedOut(lane, offset, bytes % 2 === 1, time);
         task.bytes = Math.floor(bytes / 2);
         ledger.take(task);
+        this.ended(task, code === ConsumerOp.Take ? "done" : "expired");
       }
     } else if (code === ConsumerOp.Pass) {
       lane.aside -= input.varint();
@@ -331,7 +348,18 @@ export class Consumer {
   }
 
   acked(tasks: readonly Outstanding[]): void {
-    for (const task of tasks) task.ledger.finish(task);
+    for (const task of tasks) this.#finish(task, "done");
+  }
+
+  #finish(task: Outstanding, how: Ending): void {
+    task.ledger.finish(task);
+    this.ended(task, how);
+  }
+
+  /** A task has left for good. */
+  ended(task: Outstanding, how: Ending): void {
+    const { host } = this;
+    if (host.isWatching === true) host.taskEnded?.(task, how);
   }
 
   /** Stages an operation on several tasks: one for each lane that they are in. */
@@ -414,7 +442,7 @@ export class Consumer {
   }
 
   buried(task: Outstanding): void {
-    task.ledger.finish(task);
+    this.#finish(task, "dead");
   }
 
   /** Whether a task that fails now has had its last attempt. */

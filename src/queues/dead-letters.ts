@@ -7,15 +7,21 @@ import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import { type Consumer, ConsumerOp } from "./consumer.js";
 import type { Lane } from "./lane.js";
+import type { Redriven as RedrivenTask } from "./outcomes.js";
 import { decodeTaskAttributes, encodeTaskAttributes } from "./task-record.js";
 
 /** Dead letters moved or deleted by one commit, at most, and the bytes of their records, about. */
 const CHUNK_LETTERS = 256;
 const CHUNK_BYTES = 1024 * 1024;
 
+/** Letters that are searched at a time. */
+const LETTERS_SEARCHED = 1024;
+
 /** A dead letter on its way back to its queue. */
 interface Redriven {
   readonly offset: number;
+  /** The task's. */
+  readonly id: string;
   readonly lane: number;
   readonly parts: RecordParts;
 }
@@ -53,7 +59,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
         let bytes = 0;
         await this.#select(selected, moved, from, until, (record) => {
           const parts = redrivenParts(record);
-          chunk.push({ offset: record.offset, lane: laneOf(record), parts });
+          chunk.push({ offset: record.offset, id: idOf(record), lane: laneOf(record), parts });
           bytes += recordBytesMax(parts);
           return chunk.length < CHUNK_LETTERS && bytes < CHUNK_BYTES;
         });
@@ -82,8 +88,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
         if (last === undefined) return purged;
         await this.#remove(
           offsets,
-          0,
-          0,
+          { bytes: 0, records: 0, meta: 0 },
           () => {},
           () => {},
         );
@@ -128,16 +133,30 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     const lanes = new Map<number, Lane>();
     if (consumer.deleted !== undefined) throw consumer.deleted;
     for (const { lane } of chunk) if (!lanes.has(lane)) lanes.set(lane, consumer.host.openLane(consumer, lane));
+    const { redriving } = consumer.host;
+    const tasks: RedrivenTask[] = [];
     const stage = () => {
-      for (const { lane, parts } of chunk) this.#engine.append(lanes.get(lane)!.stream, parts);
+      for (const { id, lane: died, parts } of chunk) {
+        const lane = lanes.get(died)!;
+        tasks.push({ id, lane: lane.number, offset: this.#engine.append(lane.stream, parts) });
+      }
+      redriving?.stage(tasks);
     };
-    await this.#remove(offsets, bytes, chunk.length, stage, () => consumer.delivery.wake());
+    const applied = () => {
+      redriving?.applied(tasks);
+      consumer.delivery.wake();
+    };
+    await this.#remove(
+      offsets,
+      { bytes, records: chunk.length, meta: redriving?.bytesMax(chunk.length) ?? 0 },
+      stage,
+      applied,
+    );
   }
 
   #remove(
     offsets: readonly number[],
-    bulkBytes: number,
-    records: number,
+    more: { readonly bytes: number; readonly records: number; readonly meta: number },
     stage: () => void,
     applied: () => void,
   ): Promise<void> {
@@ -145,8 +164,8 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
       const engine = this.#engine;
       const consumer = this.#consumer;
       if (consumer.deleted !== undefined) throw consumer.deleted;
-      const metaBytes = OPERATION_HEADER_BYTES + (offsets.length + 2) * VARINT_BYTES_MAX;
-      engine.begin(bulkBytes, records, metaBytes, records === 0);
+      const metaBytes = OPERATION_HEADER_BYTES + (offsets.length + 2) * VARINT_BYTES_MAX + more.meta;
+      engine.begin(more.bytes, more.records, metaBytes, more.records === 0);
       stage();
       const output = consumer.operation(ConsumerOp.Exhume);
       output.varint(offsets.length);
@@ -184,6 +203,22 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
         fail: reject,
       });
     });
+  }
+
+  /** The letter of a task, looked for from the newest back; undefined when there is none. */
+  async find(id: string): Promise<DeadLetter<O> | undefined> {
+    const { stream } = this.#consumer.dead;
+    if (stream === undefined) return undefined;
+    for (let until = stream.visible; until > stream.head; until -= LETTERS_SEARCHED) {
+      let found: DeadLetter<O> | undefined;
+      await this.#each(Math.max(stream.head, until - LETTERS_SEARCHED), (record) => {
+        if (record.offset >= until) return false;
+        if (idOf(record) === id) found = this.#letter(record);
+        return true;
+      });
+      if (found !== undefined) return found;
+    }
+    return undefined;
   }
 
   /** Visits the letters at or above an offset, oldest first, until the visitor has enough. */

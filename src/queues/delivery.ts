@@ -9,6 +9,7 @@ import type { StreamReader } from "../storage/stream-reader.js";
 import { type Consumer, ConsumerOp, type Successor } from "./consumer.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
+import type { Ending } from "./results.js";
 import { isOver, type TaskAttributes } from "./task-record.js";
 import { LeasedTask } from "./task-token.js";
 
@@ -22,6 +23,8 @@ export interface Receiver {
   readonly leaseMs: number;
   /** Delivered and done in one commit. */
   readonly autoAck: boolean;
+  /** Tasks are taken to make room, and not to be worked on. */
+  readonly drops?: boolean;
   readonly durability: Durability;
   /** Goes on waiting while there is nothing. */
   readonly waits: boolean;
@@ -133,7 +136,7 @@ export class Delivery {
   /** Takes up to `max` tasks that are ready and in memory, for nobody. False when there is none. */
   drop(max: number): boolean {
     const { durability } = this.#engine.options;
-    const nobody = { max, leaseMs: 0, autoAck: true, durability, waits: false, resolve() {}, reject() {} };
+    const nobody = { max, leaseMs: 0, autoAck: true, drops: true, durability, waits: false, resolve() {}, reject() {} };
     return this.#deliverTo(nobody) === "delivered";
   }
 
@@ -402,6 +405,7 @@ export class Delivery {
           this.swept += swept.length;
           for (const { task, successor } of swept) {
             lane.ledger.take(task);
+            this.#consumer.ended(task, this.#endingOf(successor));
             successor?.applied();
           }
           host.handedOut?.();
@@ -411,6 +415,11 @@ export class Delivery {
       });
     });
     this.#sweeping.catch(() => {}); // a failure is everybody's already
+  }
+
+  #endingOf(successor: Successor | undefined): Ending {
+    if (successor === undefined) return "expired";
+    return successor.stream === this.#consumer.dead.stream ? "dead" : "moved";
   }
 
   /** Shows a peeker the task that would be delivered next, once it may be seen. */
@@ -500,10 +509,11 @@ export class Delivery {
     this.#consumer.host.handedOut?.();
   }
 
-  taken(tasks: readonly LeasedTask[]): void {
+  taken(tasks: readonly LeasedTask[], how: Ending): void {
     for (const { task } of tasks) {
       task.reserved = false;
       task.ledger.take(task);
+      this.#consumer.ended(task, how);
     }
     this.#consumer.host.handedOut?.();
   }
@@ -524,8 +534,8 @@ class Handover implements Operation {
   }
 
   apply(): void {
-    const { leaseMs, autoAck } = this.#receiver;
-    if (autoAck) this.#consumer.delivery.taken(this.#tasks);
+    const { leaseMs, autoAck, drops } = this.#receiver;
+    if (autoAck) this.#consumer.delivery.taken(this.#tasks, drops === true ? "dropped" : "done");
     else this.#consumer.delivery.delivered(this.#tasks, leaseMs);
   }
 

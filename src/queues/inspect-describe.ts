@@ -8,6 +8,7 @@ import { GroupType } from "./group.js";
 import { KIND, kindName } from "./kinds.js";
 import { Ledger, TaskPhase } from "./ledger.js";
 import { LogOp } from "./log-state.js";
+import { decodeRedriven, OutcomeOp } from "./outcomes.js";
 import { RecurringOp } from "./recurrence.js";
 import { decodeSchedule, type RecurringSchedule } from "./recurring.js";
 import { ScheduledOp } from "./scheduled.js";
@@ -42,7 +43,7 @@ export const describer: QueueDescriber = {
     const exhumed = list(input, () => input.varint());
     const aside = lanes.map(() => input.varint());
     const { scheduled, dedupe, schedules } = parts(input);
-    return { config, lanes, exhumed, aside, scheduled, dedupe, schedules, ...cursors(input) };
+    return { config, lanes, exhumed, aside, scheduled, dedupe, schedules, ...cursors(input), ...outcomes(input) };
   },
 };
 
@@ -69,6 +70,13 @@ function cursors(input: Decoder): { lastCursor: number; cursors: object[] } {
     return { cursor: input.varint(), name: input.string(), lanes: list(input, () => lane(input.varint(), input)) };
   });
   return { lastCursor, cursors };
+}
+
+function outcomes(input: Decoder): { results: object[]; redriven: object[] } {
+  const results = list(input, () => {
+    return { id: input.string(), offset: input.varint(), bytes: input.varint(), since: input.varint() };
+  });
+  return { results, redriven: decodeRedriven(input) };
 }
 
 function describeWheel(wheel: Wheel): object {
@@ -100,6 +108,7 @@ function lane(number: number, input: Decoder): object {
     token: token(task.tokenHigh, task.tokenLow),
     bytes: task.bytes,
     failures: task.failures,
+    progress: task.progress === undefined ? undefined : parse(task.progress),
   }));
   const passedAhead = [...ledger.ahead];
   const { cursor, takenBytes } = ledger;
@@ -199,6 +208,12 @@ function taskOperation(code: number, fields: Decoder): object {
       return { name: "Clear", below: list(fields, () => ({ lane: fields.varint(), offset: fields.varint() })) };
     case TaskOp.Dedupe:
       return { name: "Dedupe", keys: list(fields, () => ({ key: fields.string(), id: fields.string() })) };
+    case OutcomeOp.Result:
+      return { name: "Result", id: fields.string(), offset: fields.varint(), bytes: fields.varint() };
+    case OutcomeOp.Progress:
+      return { name: "Progress", lane: fields.varint(), offset: fields.varint(), progress: parse(fields.string()) };
+    case OutcomeOp.Redriven:
+      return { name: "Redriven", tasks: decodeRedriven(fields) };
     case ScheduledOp.Schedule:
       return {
         name: "Schedule",

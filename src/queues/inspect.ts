@@ -19,6 +19,7 @@ import type { Lane } from "./lane.js";
 import type { Outstanding } from "./ledger.js";
 import { TaskPhase } from "./ledger.js";
 import { type LogGroup, LogState } from "./log-state.js";
+import { RESULTS_FOLDER } from "./outcomes.js";
 import { decodeTaskAttributes } from "./task-record.js";
 import { LATER_FOLDER, TaskState } from "./task-state.js";
 
@@ -141,6 +142,11 @@ export const inspector: QueueInspector = {
       yield* without(cursor, stream.next, done);
     } else if (state instanceof TaskState && stream.folder === LATER_FOLDER) {
       for (const offset of state.scheduled.blockOffsets()) yield { from: offset, to: offset + 1 };
+    } else if (state instanceof TaskState && stream.folder === RESULTS_FOLDER) {
+      for (const offset of state.outcomes.results.offsets()) {
+        // What is too old may have gone.
+        if (offset >= stream.head) yield { from: offset, to: offset + 1 };
+      }
     } else {
       yield* without(stream.head, stream.next, [...consumer.dead.exhumed]);
     }

@@ -43,6 +43,8 @@ export class Outstanding {
   /** Payload bytes; 0 until they are known, which is when it is first delivered. */
   bytes = 0;
   failures: Failure[] | undefined;
+  /** What its worker said last of how far it has got, as JSON. */
+  progress: string | undefined;
   /** Claimed by an operation that is not yet in the log; no other may touch it. */
   reserved = false;
   /** Place in the heap of its clock; -1 when in none. */
@@ -384,11 +386,13 @@ export class Ledger {
 /** On disk, with the phase. */
 const WALL_FLAG = 128;
 const SESSION_FLAG = 64;
+const PROGRESS_FLAG = 32;
 
 function encodeTask(output: Encoder, task: Outstanding): void {
   output.varint(task.offset);
   const session = task.at === Number.POSITIVE_INFINITY;
-  output.u8(task.phase | (task.wall ? WALL_FLAG : 0) | (session ? SESSION_FLAG : 0));
+  const progress = task.progress === undefined ? 0 : PROGRESS_FLAG;
+  output.u8(task.phase | (task.wall ? WALL_FLAG : 0) | (session ? SESSION_FLAG : 0) | progress);
   output.varint(task.attempt);
   output.varint(task.limit);
   output.varint(session ? 0 : Math.ceil(task.at));
@@ -399,13 +403,14 @@ function encodeTask(output: Encoder, task: Outstanding): void {
   output.u32(task.tokenLow);
   output.varint(task.bytes);
   encodeFailures(output, task.failures);
+  if (task.progress !== undefined) output.string(task.progress);
 }
 
 function decodeTask(ledger: Ledger, input: Decoder): Outstanding {
   const task = new Outstanding(ledger, input.varint());
   const phase = input.u8();
   task.wall = (phase & WALL_FLAG) !== 0;
-  const known = Object.values(TaskPhase).find((each) => each === (phase & ~WALL_FLAG & ~SESSION_FLAG));
+  const known = Object.values(TaskPhase).find((each) => each === (phase & ~WALL_FLAG & ~SESSION_FLAG & ~PROGRESS_FLAG));
   if (known === undefined) throw new MalformedError(`task phase ${phase} is not known`);
   task.phase = known;
   task.attempt = input.varint();
@@ -418,6 +423,7 @@ function decodeTask(ledger: Ledger, input: Decoder): Outstanding {
   task.tokenLow = input.u32();
   task.bytes = input.varint();
   task.failures = decodeFailures(input);
+  if ((phase & PROGRESS_FLAG) !== 0) task.progress = input.string();
   return task;
 }
 

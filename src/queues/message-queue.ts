@@ -1,5 +1,6 @@
 import type { Codec } from "../api/codec.js";
 import type {
+  AckOptions,
   AppendOptions,
   CommitOptions,
   EnqueueOptions,
@@ -303,9 +304,9 @@ function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
       const tasks = embedded(queue, EmbeddedTasks);
       add(`enqueue to ${tasks.name}`, () => tasks.enqueueChange(engine, input as Input<never>, options));
     },
-    ack(queue, task: TaskRef) {
+    ack(queue, task: TaskRef, options?: Omit<AckOptions, "durability">) {
       const tasks = embedded(queue, EmbeddedSource);
-      add(`ack on ${tasks.name}`, () => tasks.ackChange(engine, task));
+      add(`ack on ${tasks.name}`, () => tasks.ackChange(engine, task, options));
     },
     nack(queue, task: TaskRef, options?: Omit<NackOptions, "durability">) {
       const tasks = embedded(queue, EmbeddedSource);

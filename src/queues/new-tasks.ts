@@ -139,7 +139,7 @@ export class NewTasks implements Change {
   }
 
   /** What the caller is told, in order; once it is staged. */
-  enqueued(): Enqueued[] {
+  enqueued(): Pick<Enqueued, "id" | "created">[] {
     return this.#tasks.map(({ id, claim, duplicate }) => {
       return { id: duplicate ? claim!.id! : id, created: !duplicate };
     });

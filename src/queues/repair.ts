@@ -20,6 +20,7 @@ import { inspector } from "./inspect.js";
 import { KIND } from "./kinds.js";
 import type { Lane } from "./lane.js";
 import { LogState } from "./log-state.js";
+import { OutcomeOp } from "./outcomes.js";
 import { RecurringOp } from "./recurrence.js";
 import { type DueTerms, ScheduledOp } from "./scheduled.js";
 import { TaskChangeOp } from "./task-changes.js";
@@ -150,6 +151,7 @@ const repairer: QueueRepairer = {
       case TaskChangeOp.Reschedule:
       case ConsumerOp.Pass:
       case RecurringOp.Fired:
+      case OutcomeOp.Progress:
         return false;
       case CursorOp.CreateCursor:
       case CursorOp.DeleteCursor:
@@ -174,6 +176,7 @@ const repairer: QueueRepairer = {
       }
       dead.exhume([]);
     }
+    if (state instanceof TaskState) state.outcomes.retain();
     if (!(state instanceof LogState)) return;
     for (const group of state.groups.values()) {
       if (group.type === GroupType.exclusive) group.commit(state.stream.head, group.activeMs);
@@ -181,6 +184,9 @@ const repairer: QueueRepairer = {
   },
 
   forget(state: QueueState, stream: Stream, { from, to }: OffsetRange): void {
+    if (state instanceof TaskState && stream === state.outcomes.stream) {
+      state.outcomes.results.retain((offset) => offset < from || offset >= to);
+    }
     for (const lane of consumersOf(state).flatMap(({ lanes }) => lanes)) {
       if (lane.stream !== stream) continue;
       const { ledger } = lane;

@@ -1,5 +1,6 @@
 import { bytes, type Codec } from "../api/codec.js";
 import type {
+  AckOptions,
   CommitOptions,
   DequeueOptions,
   Durability,
@@ -26,6 +27,7 @@ import {
   resolveNackOptions,
   resolvePeekOptions,
   resolveReleaseOptions,
+  resolveTransactionAckOptions,
   resolveTransactionNackOptions,
   resolveTransactionReleaseOptions,
 } from "../api/options.js";
@@ -77,7 +79,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const engine = this.engine;
       const durability = engine.durability(resolveCommitOptions(options).durability);
       this.checkOpen();
-      this.#stageAck([this.consumer.claimLease(this.#token(task))], durability, resolve, reject);
+      this.#stageAck([this.consumer.claimLease(this.token(task))], durability, resolve, reject);
     });
   }
 
@@ -153,7 +155,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const { durability: given, delayMs, error = "no reason was given", dead } = resolveNackOptions(options);
       const durability = engine.durability(given);
       this.checkOpen();
-      const task = consumer.claimLease(this.#token(ref));
+      const task = consumer.claimLease(this.token(ref));
       if (dead || consumer.isExhausted(task)) {
         consumer.bury(task, error, durability, causeOf(dead)).then(() => resolve({ dead: true }), reject);
         return;
@@ -179,7 +181,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const leaseMs = resolveLease(lease) ?? consumer.host.rules.leaseMs;
       const { durability } = resolveCommitOptions(options);
       this.checkOpen();
-      const task = consumer.claimLease(this.#token(ref));
+      const task = consumer.claimLease(this.token(ref));
       this.#settle(task, SETTLE_BYTES_MAX, () => consumer.stageExtend(task, leaseMs));
       engine.add({
         durability: engine.durability(durability),
@@ -195,18 +197,27 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   work(handler: Handler<O>, options?: WorkOptions): Worker<O> {
     const { clock, logger } = this.engine;
+    const keepsResults = () => this.keepsResults;
     this.checkOpen();
     return work(this, handler, options, {
       timers: clock,
       logger,
       leaseMs: () => this.consumer.host.rules.leaseMs,
-      keepsResults: false,
+      get keepsResults() {
+        return keepsResults();
+      },
     });
   }
 
-  ackChange(engine: Engine, ref: TaskRef): Change {
+  /** Whether an ack may carry a result. */
+  protected get keepsResults(): boolean {
+    return false;
+  }
+
+  ackChange(engine: Engine, ref: TaskRef, options?: Omit<AckOptions, "durability">): Change {
+    if (options !== undefined) resolveTransactionAckOptions(options);
     if (engine !== this.engine) throw foreignQueue(this.name);
-    const token = this.#token(ref);
+    const token = this.token(ref);
     let task: Outstanding | undefined;
     return {
       bulkBytes: 0,
@@ -233,7 +244,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     if (engine !== this.engine) throw foreignQueue(this.name);
     const { consumer } = this;
     const { delayMs, error = "no reason was given", dead } = resolveTransactionNackOptions(options);
-    const token = this.#token(ref);
+    const token = this.token(ref);
     const claimed = consumer.claimLease(token);
     claimed.reserved = false;
     const dies = dead || consumer.isExhausted(claimed);
@@ -265,7 +276,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   releaseChange(engine: Engine, ref: TaskRef, options: Omit<ReleaseOptions, "durability"> | undefined): Change {
     if (engine !== this.engine) throw foreignQueue(this.name);
-    return this.#releaseOf([this.#token(ref)], resolveTransactionReleaseOptions(options).to === "head");
+    return this.#releaseOf([this.token(ref)], resolveTransactionReleaseOptions(options).to === "head");
   }
 
   /** Disposes of a task that was handed out and cannot be decoded. */
@@ -285,7 +296,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   #releaseOf(refs: readonly (TaskRef | TaskToken)[], toHead: boolean): Change {
     const { consumer } = this;
-    const tokens = refs.map((ref) => (isToken(ref) ? ref : this.#token(ref)));
+    const tokens = refs.map((ref) => (isToken(ref) ? ref : this.token(ref)));
     let tasks: Outstanding[] = [];
     return {
       bulkBytes: 0,
@@ -302,7 +313,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   }
 
   #claim(refs: readonly TaskRef[]): Outstanding[] {
-    return this.consumer.claimLeases(refs.map((ref) => this.#token(ref)));
+    return this.consumer.claimLeases(refs.map((ref) => this.token(ref)));
   }
 
   /** Calls back when a wait is over or the signal is aborted. Returns what stops that. */
@@ -429,7 +440,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     });
   }
 
-  #token(ref: TaskRef): TaskToken {
+  protected token(ref: TaskRef): TaskToken {
     if (ref instanceof LeasedTask && ref.belongsTo(this.consumer)) return ref;
     const token = typeof ref === "object" && ref !== null ? ref.token : ref;
     return parseToken(token, this.consumer);

@@ -16,6 +16,7 @@ import { type Decoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes
 import type { Lane } from "./lane.js";
 import { TaskPhase } from "./ledger.js";
 import type { DueTerms } from "./scheduled.js";
+import { placeOf } from "./outcomes.js";
 import { encodeTaskAttributes, isSetAside, NO_ATTRIBUTES } from "./task-record.js";
 import type { TaskState } from "./task-state.js";
 import { WheelClock } from "./timetable.js";
@@ -59,14 +60,11 @@ export interface TaskTerms {
   readonly expiresAtMs?: number | undefined;
 }
 
-/** The lane and offset that a task's id names; undefined when it is none of this queue's. */
-function placeOfId(state: TaskState, id: string): { readonly lane: Lane; readonly offset: number } | undefined {
-  const parts = /^(?:([1-9])-)?(\d{1,16})$/.exec(id);
-  if (parts === null) return undefined;
-  const number = Number(parts[1] ?? 0);
-  const offset = Number(parts[2]);
-  const lane = state.consumer.lanes.find((each) => each.number === number);
-  return lane === undefined || offset >= lane.stream.next ? undefined : { lane, offset };
+/** The lane and offset of the task with an id; undefined when it is none of this queue's. */
+export function placeOfId(state: TaskState, id: string): { readonly lane: Lane; readonly offset: number } | undefined {
+  const place = state.outcomes.redrivenTo(id) ?? placeOf(id);
+  const lane = state.consumer.lanes.find(({ number }) => number === place?.lane);
+  return lane === undefined || place!.offset >= lane.stream.next ? undefined : { lane, offset: place!.offset };
 }
 
 /**
@@ -86,7 +84,7 @@ export async function changeTask(
   if (named === undefined) return false;
   const { lane, offset } = named;
   for (;;) {
-    const place = await find(state, lane, offset);
+    const place = await findUntaken(state, lane, offset);
     if (place === undefined) return false;
     const bytes = due === undefined ? await payloadBytesAt(lane, offset) : 0;
     // What is staged already may concern this task, and what is staged now is applied before anything else can.
@@ -119,7 +117,7 @@ export async function changeTask(
 }
 
 /** Where a task stands that nobody has been handed. */
-async function find(state: TaskState, lane: Lane, offset: number): Promise<Place | undefined> {
+export async function findUntaken(state: TaskState, lane: Lane, offset: number): Promise<Place | undefined> {
   const task = lane.ledger.outstanding.get(offset);
   if (task !== undefined) {
     return task.phase === TaskPhase.Leased || task.reserved ? undefined : { kind: Kind.Outstanding };
@@ -127,11 +125,16 @@ async function find(state: TaskState, lane: Lane, offset: number): Promise<Place
   const found = await state.scheduled.find(lane.number, offset);
   if (found === "memory") return { kind: Kind.InMemory };
   if (found !== undefined) return { kind: Kind.InBlock, ...found };
-  if (!isFresh(lane, offset)) return undefined;
+  if (!isAhead(lane, offset)) return undefined;
   const fresh = await lane.atRecord(offset, (record) => {
     return offset < lane.ledger.marksFrom || !isSetAside(record.attributes());
   });
   return fresh ? { kind: Kind.Fresh } : undefined;
+}
+
+/** Whether the cursor has not come to it yet. */
+export function isFresh({ kind }: Place): boolean {
+  return kind === Kind.Fresh;
 }
 
 /** What a task counts for among those that wait; 0 when its record cannot be read. */
@@ -143,7 +146,7 @@ async function payloadBytesAt(lane: Lane, offset: number): Promise<number> {
   }
 }
 
-function isFresh(lane: Lane, offset: number): boolean {
+function isAhead(lane: Lane, offset: number): boolean {
   return offset >= lane.from && offset < lane.stream.next && !lane.ledger.ahead.has(offset);
 }
 
@@ -153,7 +156,7 @@ function stillThere(state: TaskState, lane: Lane, offset: number, place: Place):
   if (task !== undefined) return false;
   if (place.kind === Kind.InMemory) return state.scheduled.has(lane.number, offset);
   if (place.kind === Kind.InBlock) return state.scheduled.holds(lane.number, place.clock, place.block, offset);
-  return isFresh(lane, offset);
+  return isAhead(lane, offset);
 }
 
 function apply(
@@ -170,8 +173,10 @@ function apply(
     const task = ledger.outstanding.get(offset);
     if (task === undefined) throw new MalformedError(`task ${offset} of queue ${state.name} is not outstanding`);
     if (task.bytes === 0) task.bytes = bytes;
-    if (due === undefined) ledger.finish(task);
-    else if (due.wallMs > 0) ledger.postpone(task, due.wallMs, true, due.wallMs);
+    if (due === undefined) {
+      ledger.finish(task);
+      state.outcomes.ended(lane.number, offset, "cancelled");
+    } else if (due.wallMs > 0) ledger.postpone(task, due.wallMs, true, due.wallMs);
     else ledger.postpone(task, time.elapsedMs + due.delayMs, false, time.wallMs + due.delayMs);
     return;
   }
@@ -181,7 +186,10 @@ function apply(
   if (!gone) throw new MalformedError(`task ${offset} of queue ${state.name} does not wait for its time`);
   if (place.kind === Kind.Fresh) ledger.ahead.add(offset);
   if (due !== undefined) state.scheduled.schedule(lane.number, offset, 1, due, time);
-  else ledger.takenBytes += bytes;
+  else {
+    ledger.takenBytes += bytes;
+    state.outcomes.ended(lane.number, offset, "cancelled");
+  }
 }
 
 export function replayTaskChange(state: TaskState, code: number, input: Decoder, time: LogTime): void {

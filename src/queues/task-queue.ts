@@ -1,5 +1,6 @@
 import type { Codec } from "../api/codec.js";
 import type {
+  AckOptions,
   Bytes,
   CommitOptions,
   CursorOptions,
@@ -9,6 +10,7 @@ import type {
   Enqueued,
   EnqueueOptions,
   Input,
+  ResultOptions,
   ScheduledTaskOptions,
   ScheduleInfo,
   ScheduleSpec,
@@ -16,15 +18,20 @@ import type {
   TaskCursor,
   TaskName,
   TaskQueue,
+  TaskRef,
   TaskSettings,
   TaskStats,
+  TaskStatus,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { checkCursorName } from "../api/names.js";
 import {
   DELAY_MS_MAX,
   describeTaskConfig,
+  encodeProgress,
   mergeTaskConfig,
+  PROGRESS_BYTES_MAX,
+  resolveAckOptions,
   resolveCommitOptions,
   resolveCursorOptions,
   resolveEnqueueBatchOptions,
@@ -39,6 +46,8 @@ import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { type Change, commit, foreignQueue } from "./commit.js";
+import { SETTLE_BYTES_MAX } from "./consumer.js";
+import type { EmbeddedDeadLetters } from "./dead-letters.js";
 import { checkBatch, detach, InputReader, park } from "./input.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
@@ -46,6 +55,7 @@ import type { DueTerms } from "./scheduled.js";
 import { EmbeddedSource } from "./source.js";
 import { applyTerms, changeTask } from "./task-changes.js";
 import { EmbeddedCursor } from "./task-cursor.js";
+import { ackWithResult, EnqueuedTask, type Inquiry, resultOf, statusOf } from "./task-outcomes.js";
 import { configureTasks, purgeTasks } from "./task-settings.js";
 import type { TaskState } from "./task-state.js";
 
@@ -88,7 +98,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         engine.begin(bytes, 1, 0, false);
         const offset = engine.append(this.#state.tasks, parts);
         const durability = engine.durability(resolved.durability);
-        engine.add(new ValueOperation(durability, { id: String(offset), created: true }, resolve, reject));
+        engine.add(new ValueOperation(durability, new EnqueuedTask(this, String(offset), true), resolve, reject));
         this.consumer.delivery.wake();
       };
       const enter = () => {
@@ -307,7 +317,86 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     return await this.#state.stats(this.engine);
   }
 
+  // ------------------------------------------------------------------------------------------------ what becomes of them
+
+  override ack(task: TaskRef, options?: AckOptions): Promise<void> {
+    if (options === undefined || !("result" in options)) return super.ack(task, options);
+    return new Promise((resolve, reject) => {
+      const { engine } = this;
+      const { durability, result } = resolveAckOptions(options);
+      this.checkOpen();
+      const change = this.#ackOf(task, result);
+      const stage = () => commit(engine, [change], engine.durability(durability), resolve, reject);
+      if (engine.stalled) park(engine, change.bulkBytes, [], stage, reject);
+      else stage();
+    });
+  }
+
+  /** @param result JSON */
+  #ackOf(task: TaskRef, result: string | undefined): Change {
+    if (result === undefined || this.#state.config.resultTtlMs === 0) return super.ackChange(this.engine, task);
+    return ackWithResult(this.#state, this.token(task), result);
+  }
+
+  protected override get keepsResults(): boolean {
+    return this.#state.config.resultTtlMs > 0;
+  }
+
+  progress(ref: TaskRef, value: unknown, options?: CommitOptions): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const { engine } = this;
+      const { outcomes } = this.#state;
+      const json = encodeProgress(value);
+      const { durability } = resolveCommitOptions(options);
+      this.checkOpen();
+      const { lane, offset } = this.token(ref);
+      const task = this.consumer.claimLease(this.token(ref));
+      const release = () => {
+        task.reserved = false;
+      };
+      try {
+        engine.begin(0, 0, SETTLE_BYTES_MAX + PROGRESS_BYTES_MAX, false);
+      } catch (error) {
+        release();
+        throw error;
+      }
+      outcomes.stageProgress({ lane, offset }, json);
+      engine.add({
+        durability: engine.durability(durability),
+        apply: () => {
+          release();
+          outcomes.progressed({ lane, offset }, json);
+        },
+        settle: resolve,
+        fail: (error) => {
+          release();
+          reject(error);
+        },
+      });
+    });
+  }
+
+  async status(id: string): Promise<TaskStatus> {
+    this.checkOpen();
+    return await statusOf(this.#inquiry, id);
+  }
+
+  async result<R = unknown>(id: string, options?: ResultOptions): Promise<R> {
+    this.checkOpen();
+    return (await resultOf(this.#inquiry, id, options)) as R;
+  }
+
+  get #inquiry(): Inquiry {
+    return { engine: this.engine, state: this.#state, dead: this.dead as EmbeddedDeadLetters<unknown> };
+  }
+
   // ------------------------------------------------------------------------------------- as parts of a larger commit
+
+  override ackChange(engine: Engine, ref: TaskRef, options?: Omit<AckOptions, "durability">): Change {
+    if (options === undefined || !("result" in options)) return super.ackChange(engine, ref, options);
+    if (engine !== this.engine) throw foreignQueue(this.name);
+    return this.#ackOf(ref, resolveAckOptions(options).result);
+  }
 
   enqueueChange(engine: Engine, input: Input<I>, options: Omit<EnqueueOptions, "durability"> | undefined): Change {
     if (engine !== this.engine) throw foreignQueue(this.name);
@@ -338,13 +427,17 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       this.checkOpen();
       const { isNew } = this.#state.openLane(this.consumer, priority);
       const mode = isNew ? "sync" : engine.durability(durability);
-      commit(engine, [tasks], mode, () => resolve(tasks.enqueued()), reject);
+      commit(engine, [tasks], mode, () => resolve(this.#enqueued(tasks)), reject);
     };
     const enter = () => {
       if (engine.stalled) park(engine, tasks.bulkBytes, records, stage, reject);
       else stage();
     };
     this.#state.room.enter(engine, records, enter, reject);
+  }
+
+  #enqueued(tasks: NewTasks): Enqueued[] {
+    return tasks.enqueued().map(({ id, created }) => new EnqueuedTask(this, id, created));
   }
 
   /** Also once the queue is deleted, of which its handles do not know. */

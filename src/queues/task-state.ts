@@ -5,7 +5,8 @@
  *   Configure     JSON                                                           the queue's rules
  *   Dedupe        n { key, id }                                                  the key stands for the task from now on
  *
- * The other operations are its consumer's (consumer.ts), those of its cursors (task-cursors.ts), of tasks that wait for their time (scheduled.ts), and of recurring
+ * The other operations are its consumer's (consumer.ts), those of its cursors (task-cursors.ts), of what becomes of
+ * tasks (outcomes.ts), of tasks that wait for their time (scheduled.ts), and of recurring
  * schedules (recurrence.ts).
  */
 
@@ -20,13 +21,15 @@ import type { RecordCursor, RecordParts } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import type { Change } from "./commit.js";
-import { Consumer, type ConsumerHost, isConsumerOp, type Successor } from "./consumer.js";
+import { Consumer, type ConsumerHost, isConsumerOp, type Redriving, type Successor } from "./consumer.js";
 import { DedupeTable } from "./dedupe.js";
 import { Lane } from "./lane.js";
 import { Ledger, type Outstanding } from "./ledger.js";
 import { NewTasks, OP_DEDUPE } from "./new-tasks.js";
+import { isOutcomeOp, Outcomes, RESULTS_FOLDER, redrivenBytesMax } from "./outcomes.js";
 import { isRecurringOp, Recurrence, type RecurringHost } from "./recurrence.js";
 import { RecurringTable, type Template } from "./recurring.js";
+import type { Ending } from "./results.js";
 import { isScheduledOp, Scheduled, type ScheduledHost } from "./scheduled.js";
 import { applyTerms, isTaskChangeOp, replayTaskChange } from "./task-changes.js";
 import { isCursorOp, TaskCursors } from "./task-cursors.js";
@@ -63,6 +66,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   dedupe = new DedupeTable();
   recurrence: Recurrence;
   readonly cursors: TaskCursors;
+  readonly outcomes = new Outcomes(this);
   config: TaskConfig;
   readonly room = new TaskRoom(this);
   readonly #admit = () => this.room.admit();
@@ -85,6 +89,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.recurrence = new Recurrence(this, new RecurringTable());
     const later = streams.find((stream) => stream.folder === LATER_FOLDER);
     if (later !== undefined) this.#keepBlocks(later);
+    this.outcomes.stream = streams.find((stream) => stream.folder === RESULTS_FOLDER);
   }
 
   static create(id: number, name: string, streams: Stream[], config: Buffer): TaskState {
@@ -107,6 +112,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     state.dedupe = DedupeTable.decode(input);
     state.recurrence = new Recurrence(state, RecurringTable.decode(input));
     state.cursors.decode(input);
+    state.outcomes.decode(input);
     return state;
   }
 
@@ -118,6 +124,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.consumer.attach(engine);
     this.recurrence.attach(engine);
     this.cursors.attach(engine);
+    this.outcomes.attach(engine);
   }
 
   /** The ledger of the tasks of priority 0. */
@@ -154,18 +161,21 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.dedupe.encode(output);
     this.recurrence.table.encode(output);
     this.cursors.encode(output);
+    this.outcomes.encode(output);
   }
 
   addStream(stream: Stream): void {
     const lane = LANE_FOLDER.exec(stream.folder);
     if (lane !== null) this.#addLane(stream, new Ledger(Number(lane[1]), 0));
     else if (stream.folder === LATER_FOLDER) this.#keepBlocks(stream);
+    else if (stream.folder === RESULTS_FOLDER) this.outcomes.stream = stream;
     else throw new MalformedError(`a task queue has no stream ${stream.folder}`);
     this.streams.push(stream);
   }
 
   neededFrom(stream: Stream): number {
     if (stream === this.#later) return Math.min(stream.next, this.scheduled.lowestBlock);
+    if (stream === this.outcomes.stream) return Math.min(stream.next, this.outcomes.lowest);
     const lane = this.consumer.lanes.find((each) => each.stream === stream);
     if (lane === undefined) return stream.head;
     const { ledger, number } = lane;
@@ -188,6 +198,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.recurrence.close();
     this.consumer.close(error);
     this.cursors.close(error);
+    this.outcomes.close(error);
   }
 
   replay(code: number, input: Decoder, time: LogTime): void {
@@ -197,6 +208,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       consumer?.replay(code, input, time);
     } else if (isCursorOp(code)) {
       this.cursors.replay(code, input);
+    } else if (isOutcomeOp(code)) {
+      this.outcomes.replay(code, input, time);
     } else if (isScheduledOp(code)) {
       this.scheduled.replay(code, input, time);
     } else if (isTaskChangeOp(code)) {
@@ -211,9 +224,11 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     } else if (code === TaskOp.Configure) {
       this.config = parseConfig(input.string());
     } else if (code === TaskOp.Clear) {
-      for (let count = input.varint(); count > 0; count--) this.consumer.lane(input.varint()).clear(input.varint());
+      const bounds = new Map(Array.from({ length: input.varint() }, () => [input.varint(), input.varint()]));
+      for (const [lane, offset] of bounds) this.consumer.lane(lane).clear(offset);
       this.scheduled.clear();
       this.cursors.purged();
+      this.outcomes.purged(bounds);
     } else {
       throw new MalformedError(`operation ${code} of a task queue is not known`);
     }
@@ -232,6 +247,20 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   handedOut(): void {
     if (this.room.isWaitedFor) this.#engine.wake(this.#admit);
   }
+
+  get isWatching(): boolean {
+    return this.outcomes.isWatching;
+  }
+
+  taskEnded({ ledger, offset }: Outstanding, how: Ending): void {
+    this.outcomes.ended(ledger.lane, offset, how);
+  }
+
+  readonly redriving: Redriving = {
+    bytesMax: redrivenBytesMax,
+    stage: (tasks) => this.outcomes.stageRedriven(tasks),
+    applied: (tasks) => this.outcomes.redriven(tasks),
+  };
 
   get paused(): boolean {
     return this.config.paused;
@@ -326,6 +355,11 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     return this.#later ?? addStream(this.#engine, this, LATER_FOLDER);
   }
 
+  /** The stream of results; added when there is none yet, in a commit of its own. */
+  openResults(): void {
+    this.outcomes.stream ??= addStream(this.#engine, this, RESULTS_FOLDER);
+  }
+
   setAside(lane: number, count: number): void {
     this.consumer.lane(lane).aside += count;
   }
@@ -355,7 +389,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const dueIn = this.scheduled.dueIn(elapsed, wall);
     if (dueIn !== undefined) dues.push(dueIn);
     let due = 0;
-    let bytes = deadTasks.bytes + (this.#later?.bytes ?? 0);
+    let bytes = deadTasks.bytes + (this.#later?.bytes ?? 0) + (this.outcomes.stream?.bytes ?? 0);
     for (const { ledger, stream } of consumer.lanes) {
       const [longest] = ledger.leased;
       if (longest !== undefined) heldSince = Math.min(heldSince, longest.since);

@@ -22,6 +22,7 @@ import { logSettingsConformance } from "./log-settings.js";
 import { priorityConformance } from "./priorities.js";
 import { queueConformance } from "./queues.js";
 import { releaseConformance } from "./releases.js";
+import { resultConformance } from "./results.js";
 import { retentionConformance } from "./retention.js";
 import { retryConformance } from "./retries.js";
 import { scheduledConformance } from "./scheduled.js";
@@ -102,6 +103,7 @@ export function defineConformance(name: string, implementation: Implementation):
     logSettingsConformance(check);
     groupConformance(check);
     sharedGroupConformance(check);
+    resultConformance(check);
     retentionConformance(check);
     tailConformance(check);
     taskConformance(check);
