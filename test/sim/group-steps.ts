@@ -112,6 +112,8 @@ export async function joinExclusive(clients: Clients, index: number, pick: numbe
     },
     () => clients.model.notMade(commit, group),
   );
+  const position = made === undefined && joined !== undefined && (await clients.await(joined.member.position()));
+  if (position) group.begins(position.committed);
   return joined;
 }
 

@@ -37,6 +37,11 @@ export class GroupModel {
     this.base = base;
   }
 
+  /** It has been made, where there still was something at the time. */
+  begins(at: number): void {
+    this.base = Math.max(this.base, at);
+  }
+
   join(): ReaderModel {
     return { next: undefined, reading: 0 };
   }
