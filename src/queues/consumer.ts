@@ -251,8 +251,11 @@ export class Consumer {
       for (let count = input.varint(); count > 0; count--)
         this.#finish(this.#outstanding(lane, input.varint()), "done");
     } else if (code === ConsumerOp.Release) {
-      // Of a log, one that could not be read may have been removed meanwhile.
-      const task = lane.ledger.outstanding.get(input.varint());
+      const offset = input.varint();
+      // One that could not be read may never have been handed out.
+      if (!ledger.outstanding.has(offset)) lane.scheduled?.ripenUntil(lane.number, offset, lane, time);
+      // Of a log, it may have been removed meanwhile.
+      const task = ledger.outstanding.get(offset);
       const delayMs = input.varint();
       if (task !== undefined) this.#release(task, delayMs, input.string(), time);
     } else if (code === ConsumerOp.Extend) {
@@ -434,8 +437,8 @@ export class Consumer {
   }
 
   /** After `host.openDead`. */
-  stageBury(task: Outstanding, letter: RecordParts): void {
-    this.#engine.append(this.dead.stream!, letter);
+  stageBury(task: Outstanding, letter: RecordParts | undefined): void {
+    if (letter !== undefined) this.#engine.append(this.dead.stream!, letter);
     const output = this.#operation(ConsumerOp.Bury, task);
     output.varint(task.offset);
     this.#engine.endOperation();
@@ -459,12 +462,17 @@ export class Consumer {
     return Math.round(Math.min(maxMs, wait * variation));
   }
 
-  /** The dead letter of a task, from its record: what it was, and why it died. */
-  letterOf(task: Outstanding, error: string, cause: DeathCause): Promise<RecordParts> {
+  /**
+   * The dead letter of a task, from its record: what it was, and why it died. Undefined when a log no longer has the record,
+   * as a later one supersedes it: then the task is done.
+   */
+  async letterOf(task: Outstanding, error: string, cause: DeathCause): Promise<RecordParts | undefined> {
     const lane = this.lane(task.ledger.lane);
-    return lane.atRecord(task.offset, (record) => {
+    const make = (record: RecordCursor) => {
       return letterOf(task, record, lane.attributes(record), error, cause, this.#engine.time().wallMs);
-    });
+    };
+    if (lane.ofLog) return (await lane.atRecordLeft(task.offset, make))?.used;
+    return await lane.atRecord(task.offset, make);
   }
 
   /** Moves a task, reserved by the caller, to the dead letters. Resolves when that is committed. */
@@ -479,7 +487,7 @@ export class Consumer {
 
   async #bury(task: Outstanding, error: string, durability: Durability, cause: DeathCause): Promise<void> {
     const engine = this.#engine;
-    let letter: RecordParts;
+    let letter: RecordParts | undefined;
     try {
       letter = await this.letterOf(task, error, cause);
       if (this.deleted !== undefined) throw this.deleted;
@@ -489,8 +497,13 @@ export class Consumer {
     }
     await new Promise<void>((resolve, reject) => {
       try {
-        this.host.openDead(this);
-        engine.begin(recordBytesMax(letter), 1, SETTLE_BYTES_MAX, true);
+        if (letter !== undefined) this.host.openDead(this);
+        engine.begin(
+          letter === undefined ? 0 : recordBytesMax(letter),
+          letter === undefined ? 0 : 1,
+          SETTLE_BYTES_MAX,
+          true,
+        );
         this.stageBury(task, letter);
       } catch (failure) {
         task.reserved = false;

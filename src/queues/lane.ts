@@ -209,11 +209,18 @@ export class Lane implements Ripener {
 
   /** Has a record used in the turn in which it is found: the memory that it stands in may be taken away after that. */
   async atRecord<T>(offset: number, use: (record: RecordCursor) => T): Promise<T> {
+    const found = await this.atRecordLeft(offset, use);
+    if (found === undefined) throw this.#missing(offset);
+    return found.used;
+  }
+
+  /** The same of a record that may be gone: undefined then. */
+  async atRecordLeft<T>(offset: number, use: (record: RecordCursor) => T): Promise<{ readonly used: T } | undefined> {
     const reader = new StreamReader(this.stream, this.#engine, offset);
     for (;;) {
       const found = reader.next(offset + 1);
-      if (found === "record" && reader.record.offset === offset) return use(reader.record);
-      if (found === "end") throw this.#missing(offset);
+      if (found === "record" && reader.record.offset === offset) return { used: use(reader.record) };
+      if (found === "end") return undefined;
       await reader.load();
     }
   }

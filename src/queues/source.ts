@@ -264,12 +264,12 @@ export class EmbeddedSource<O> implements TaskSource<O> {
         if (task !== undefined) task.reserved = false;
       },
       stage: () => {
-        if (letter === undefined) consumer.stageRelease(task!, wait, error);
-        else consumer.stageBury(task!, letter);
+        if (dies) consumer.stageBury(task!, letter);
+        else consumer.stageRelease(task!, wait, error);
       },
       apply: () => {
-        if (letter === undefined) consumer.released(task!, wait, error);
-        else consumer.buried(task!);
+        if (dies) consumer.buried(task!);
+        else consumer.released(task!, wait, error);
       },
     };
   }

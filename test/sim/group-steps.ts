@@ -7,6 +7,8 @@ import { GroupModel, type ReaderModel } from "./model-group.js";
 import { TaskModel } from "./model-task.js";
 import type { Step, StepKind } from "./plan.js";
 
+/** An offset that no log gets to. */
+const FAR_AHEAD = 2 ** 50;
 /** Members of an exclusive group, of which one reads. */
 const MEMBERS_MAX = 2;
 
@@ -188,11 +190,11 @@ async function commitGroup(clients: Clients, step: Step): Promise<void> {
 function commitUpTo(clients: Clients, { group, member, reader }: Member, step: Step): void {
   const { next } = reader;
   const { pick } = step;
-  // Some ask for more than they have read.
-  const offset = (next ?? 0) - 1 - (pick % 5 === 0 ? -1 - (pick % 3) : pick % 3);
+  // Some ask for what they have not read.
+  const offset = pick % 7 === 0 ? FAR_AHEAD : (next ?? 0) - 1 - (pick % 3);
   if (offset < 0) return;
   const commit = clients.begin("commitGroup", step);
-  const refusable = group.committing(reader, offset, commit);
+  const refusable = group.committing(reader, offset, offset === FAR_AHEAD, commit);
   clients.note(`commitGroup ${commit.number}: ${group.name} up to ${offset}${refusable ? " (must not be)" : ""}`);
   clients.track(commit, member.commit(offset, options(step)), () => group.committed(refusable, commit));
 }

@@ -59,6 +59,23 @@ void test("a record that is superseded while a shared group has given it back is
   assert.equal((await machine.settle(group.info())).lag, 0);
 });
 
+void test("a record that is superseded is done when its last attempt fails, and is no dead letter", async () => {
+  const machine = Simulated.boot(4);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("state"));
+  await machine.settle(log.append("old", { key: "k" }));
+  const group = await machine.settle(log.sharedGroup("workers", { maxAttempts: 1 }));
+  const task = await machine.settle(group.dequeue());
+  await machine.settle(log.append("new", { key: "k" }));
+  await machine.settle(log.compact());
+  await machine.settle(group.nack(task!));
+  const next = machine.kill();
+  const again = await next.settle((await next.open()).openLog("state"));
+  const joined = await next.settle(again.sharedGroup("workers", { maxAttempts: 1 }));
+  assert.deepEqual(await next.settle(joined.dead.read()), []);
+  assert.equal((await next.settle(joined.dequeue()))?.payload.toString(), "new");
+});
+
 void test("a directory opens in which a record was removed just before a shared group gave it out again", async () => {
   const machine = Simulated.boot(3);
   const mq = await machine.open();

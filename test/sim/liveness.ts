@@ -69,7 +69,7 @@ export async function readThrough(clients: Clients, index: number): Promise<void
   }
   if (reader.next !== undefined && reader.next > 0) {
     const commit = clients.begin("commitGroup", { mode: "sync" });
-    group.committing(reader, reader.next - 1, commit);
+    group.committing(reader, reader.next - 1, false, commit);
     await clients.awaitTracked(commit, member.member.commit(reader.next - 1, { durability: "sync" }));
   }
   const infos = (await clients.await(log.log.groups()))!;

@@ -93,11 +93,11 @@ export class GroupModel {
     return known;
   }
 
-  /** A member commits. Returns whether it must be refused: it has not read so far, or it is another one's turn. */
-  committing(reader: ReaderModel, offset: number, commit: Commit): boolean {
+  /** A member commits. Returns whether it must be refused: it cannot have read so far, or it is another one's turn. */
+  committing(reader: ReaderModel, offset: number, far: boolean, commit: Commit): boolean {
     this.moves.push({ to: offset + 1, seeks: false, commit });
-    if (this.holder === undefined || reader.reading > 0) return false;
-    return this.holder !== reader || (reader.next !== undefined && offset >= reader.next);
+    if (far) return true;
+    return this.holder !== undefined && this.holder !== reader && reader.reading === 0;
   }
 
   committed(refusable: boolean, commit: Commit): void {
