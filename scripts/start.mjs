@@ -1,7 +1,7 @@
 /**
  * npm start [-- --exit] [--data-dir DIR]
  *
- * Installs and builds what is missing, then runs the demonstration on a directory.
+ * Installs and builds what is missing, runs the demonstration on a directory, and leaves a daemon serving it.
  */
 
 import { join, resolve } from "node:path";
@@ -11,7 +11,7 @@ import { build, checkNode, fail, install, ROOT } from "./setup.mjs";
 
 const USAGE = `npm start [-- [--exit] [--data-dir DIR]]
 
-  --exit          end when the demonstration is over, instead of going on until Ctrl-C
+  --exit          end when the demonstration is over, instead of serving the directory until Ctrl-C
   --data-dir DIR  the directory to work on (default: data)`;
 
 checkNode();

@@ -1,10 +1,11 @@
 /** The story that `npm start` tells: a log and a task queue at work in a real directory, in about a second. */
 
 import { relative, resolve } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { styleText } from "node:util";
 import type { LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
+import { NO_CONFIG } from "../daemon/config.js";
+import { Daemon, type DaemonOptions } from "../daemon/daemon.js";
 import { json, open, text } from "../index.js";
 import { keepAlive } from "./alive.js";
 import { plural } from "./format.js";
@@ -13,12 +14,16 @@ import { DEFAULT_DATA_DIR } from "./options.js";
 export interface DemoOptions {
   /** Made if missing. The demo's queues go by names of their own, so any directory will do. @defaultValue "./data" */
   readonly directory?: string | undefined;
-  /** End with the story, instead of going on with a record and a task each second until SIGINT or SIGTERM. @defaultValue true */
+  /** End with the story, instead of serving the directory until SIGINT or SIGTERM. @defaultValue true */
   readonly exit?: boolean | undefined;
+  /** Where it is served; a free port if this one is taken. @defaultValue 22133 */
+  readonly port?: number | undefined;
   /** Takes the story line by line. @defaultValue prints to standard output */
   readonly out?: ((line: string) => void) | undefined;
 }
 
+const KESTREL_PORT = 22133;
+const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 const LOG = "demo-events";
 const TASKS = "demo-jobs";
 
@@ -71,10 +76,6 @@ async function tell(options: DemoOptions): Promise<void> {
     heading(`4. What fails ${MAX_ATTEMPTS} times becomes a dead letter, kept with its history`);
     await tellDeadLetters(tasks, out);
 
-    if (!exit) {
-      heading("It goes on, with a record and a task each second, until you press Ctrl-C");
-      await goOn(log, tasks, out);
-    }
     heading("5. It is all on the disk");
     await tellQueues(mq, out);
   } catch (error) {
@@ -85,8 +86,56 @@ async function tell(options: DemoOptions): Promise<void> {
   await mq.close();
   out("   The directory is closed, and free for the next process.");
 
+  if (!exit) {
+    await serve(directory, options.port ?? KESTREL_PORT, out, heading);
+    return;
+  }
   heading("Now you");
   for (const line of commands(directory)) out(`   ${line}`);
+}
+
+/** Leaves a daemon on the directory, and says how to talk to it. */
+async function serve(directory: string, port: number, out: Out, heading: Out): Promise<void> {
+  const daemon = await startDaemon(directory, port);
+  const { host, port: bound } = daemon.kestrel.address;
+  try {
+    heading(
+      `6. A daemon serves it, on ${host}:${bound}, to any memcache client in any language, until you press Ctrl-C`,
+    );
+    out("   In another shell, store a task and take it (nc comes with most systems):");
+    out(`   printf 'set greetings 0 0 5\\r\\nhello\\r\\nquit\\r\\n' | nc ${host} ${bound}`);
+    out(`   printf 'get greetings\\r\\nquit\\r\\n' | nc ${host} ${bound}`);
+    out("   The whole protocol: docs/kestrel.md. A daemon of your own:");
+    out(`   ${commandLine()} daemon --data-dir ${shellWord(shown(directory))}`);
+    await new Promise<void>((resolve) => {
+      for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
+    });
+  } finally {
+    await daemon.close();
+  }
+  out("   Stopped in order: nothing is left to recover.");
+}
+
+async function startDaemon(directory: string, port: number): Promise<Daemon> {
+  const options: DaemonOptions = {
+    dataDir: directory,
+    open: {},
+    kestrel: { host: "127.0.0.1", port },
+    allowRemote: false,
+    config: NO_CONFIG,
+    version: "demo",
+    maxMessageBytes: 1024 * 1024,
+    maxConnections: 1000,
+    maxRequestBytes: 64 * 1024 * 1024,
+    stallTimeoutMs: 120_000,
+    logger: SILENT,
+  };
+  try {
+    return await Daemon.start(options);
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== "EADDRINUSE") throw error;
+    return await Daemon.start({ ...options, kestrel: { host: "127.0.0.1", port: 0 } });
+  }
 }
 
 type Out = (line: string) => void;
@@ -159,41 +208,6 @@ async function tellDeadLetters(tasks: TaskQueue<Job, Job>, out: Out): Promise<vo
   for (const failure of newest.failures) out(`           attempt ${failure.attempt}: ${failure.error}`);
 }
 
-async function goOn(log: LogQueue<string, string>, tasks: TaskQueue<Job, Job>, out: Out): Promise<void> {
-  const stop = new AbortController();
-  const { signal } = stop;
-  const end = (): void => stop.abort();
-  process.once("SIGINT", end).once("SIGTERM", end);
-  const { next } = await log.stats();
-  const produce = async (): Promise<void> => {
-    for (let count = 1; !signal.aborted; count++) {
-      await log.append(`heartbeat ${count}`);
-      await tasks.enqueue({ job: `count to ${count}`, failures: 0 });
-      // Waking early is how it ends.
-      await sleep(1000, undefined, { signal }).catch(() => {});
-    }
-  };
-  const follow = async (): Promise<void> => {
-    for await (const record of log.tail({ from: next, signal })) {
-      out(`   tail    offset ${record.offset}: ${record.payload}`);
-    }
-  };
-  const work = async (): Promise<void> => {
-    while (!signal.aborted) {
-      const task = await tasks.dequeue({ wait: "10s", signal });
-      if (task === undefined) continue;
-      await tasks.ack(task);
-      out(`   attempt ${task.attempt} of task ${task.id}: done, acked`);
-    }
-  };
-  try {
-    await Promise.all([produce(), follow(), work()]);
-  } finally {
-    stop.abort();
-    process.off("SIGINT", end).off("SIGTERM", end);
-  }
-}
-
 async function tellQueues(mq: MessageQueue, out: Out): Promise<void> {
   for (const queue of await mq.queues()) {
     if (queue.name === LOG) out(`   log     ${queue.name}: ${plural(queue.count, "record")}`);
@@ -204,8 +218,7 @@ async function tellQueues(mq: MessageQueue, out: Out): Promise<void> {
 
 /** Commands that work as they stand, typed where the demo was started. */
 function commands(directory: string): string[] {
-  const program = fileURLToPath(new URL("../../bin/varve.js", import.meta.url));
-  const varve = `node ${shellWord(relative(SHELL_DIRECTORY, program))}`;
+  const varve = commandLine();
   const isDefault = resolve(directory) === resolve(SHELL_DIRECTORY, DEFAULT_DATA_DIR);
   const where = isDefault ? "" : ` --data-dir ${shellWord(shown(directory))}`;
   return [
@@ -215,6 +228,11 @@ function commands(directory: string): string[] {
     `${varve} stats${where}`,
     `${varve} --help`,
   ];
+}
+
+function commandLine(): string {
+  const program = fileURLToPath(new URL("../../bin/varve.js", import.meta.url));
+  return `node ${shellWord(relative(SHELL_DIRECTORY, program))}`;
 }
 
 /** A path as the reader would type it. */
