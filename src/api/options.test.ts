@@ -69,19 +69,31 @@ test("defaults", () => {
     waitMs: 0,
     signal: undefined,
     leaseMs: undefined,
+    autoAck: false,
   });
   deepStrictEqual(options.resolveEnqueueOptions(), {
     durability: undefined,
     key: undefined,
+    dedupeKey: undefined,
     headers: undefined,
+    priority: 0,
     delayMs: 0,
     atMs: undefined,
+    ttlMs: undefined,
+    expiresAtMs: undefined,
     maxAttempts: undefined,
   });
   deepStrictEqual(options.mergeTaskConfig(undefined, options.resolveTaskOptions()), {
     leaseMs: 30_000,
     maxAttempts: 5,
     backoff: { initialMs: 1000, maxMs: 300_000, factor: 2, jitter: 0.2 },
+    ttlMs: 0,
+    onExpire: "discard",
+    dedupe: { windowMs: 600_000, maxKeys: 100_000 },
+    limits: { maxCount: 0, maxBytes: 0, maxMessageBytes: 0, whenFull: "refuse" },
+    resultTtlMs: 3_600_000,
+    metadata: {},
+    paused: false,
   });
 });
 
@@ -356,6 +368,7 @@ test("stored settings of a task queue keep what is not given", () => {
     }),
   );
   deepStrictEqual(stored, {
+    ...options.DEFAULT_TASK_CONFIG,
     leaseMs: 60_000,
     maxAttempts: 0,
     backoff: { initialMs: 0, maxMs: 300_000, factor: 3, jitter: 0.2 },
@@ -365,7 +378,7 @@ test("stored settings of a task queue keep what is not given", () => {
   deepStrictEqual(
     options.mergeTaskConfig(stored, options.resolveTaskOptions({ maxAttempts: 7, backoff: { jitter: 0 } })),
     {
-      leaseMs: 60_000,
+      ...stored,
       maxAttempts: 7,
       backoff: { initialMs: 0, maxMs: 300_000, factor: 3, jitter: 0 },
     },

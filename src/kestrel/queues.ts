@@ -126,7 +126,7 @@ export class OpenedQueue extends TaskSource {
 
 const TAKE = Object.freeze({ autoAck: true });
 
-export class CursorSource extends TaskSource {
+class CursorSource extends TaskSource {
   readonly cursor: TaskCursor;
 
   constructor(cursor: TaskCursor) {

@@ -66,7 +66,7 @@ export function isConsumerOp(code: number): boolean {
 
 const LEASE_EXPIRED = "lease expired";
 /** A wall clock that may be set is looked at this often while tasks wait for it. */
-export const WALL_CHECK_MS = 1000;
+const WALL_CHECK_MS = 1000;
 /** A release with an error text of 1 KiB. */
 export const RELEASE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX + 1024;
 export const SETTLE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;

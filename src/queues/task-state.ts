@@ -423,16 +423,12 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   /** How long the oldest task of a lane that could be delivered has been ready; 0 when there is none. */
   async #oldestAge(lane: Lane, elapsed: number, wall: number): Promise<number> {
-    const { ledger, stream } = lane;
+    const { ledger } = lane;
     let age = 0;
     const [again] = ledger.ready;
     if (again !== undefined) age = elapsed - again.since;
     for (const { since } of ledger.returned) age = Math.max(age, elapsed - since);
-    if (lane.fresh > 0) {
-      let offset = stream.skipGaps(lane.from);
-      while (ledger.ahead.has(offset)) offset++;
-      age = Math.max(age, wall - (await lane.timestampAt(offset)));
-    }
+    if (lane.fresh > 0) age = Math.max(age, wall - (await lane.firstTimestamp()));
     return age;
   }
 }
