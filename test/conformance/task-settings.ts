@@ -62,6 +62,7 @@ export function taskSettingsConformance(check: Check): void {
         maxMessageBytes: Number.POSITIVE_INFINITY,
         whenFull: "refuse",
       },
+      resultTtl: 3_600_000,
       metadata: { team: "b" },
       paused: false,
     });
