@@ -7,7 +7,7 @@ import { delivered } from "./task-steps.js";
 const DRAIN_ROUNDS_MAX = 3000;
 
 export async function readAll(clients: Clients, { log, name }: LogHandle): Promise<void> {
-  const { count } = await log.stats();
+  const { count } = (await clients.await(log.stats()))!;
   let records = 0;
   const batches = log.batches()[Symbol.asyncIterator]();
   for (;;) {
@@ -16,7 +16,7 @@ export async function readAll(clients: Clients, { log, name }: LogHandle): Promi
     records += next.value.length;
   }
   // What the log removes of itself meanwhile is no loss.
-  if (records !== count && count === (await log.stats()).count) {
+  if (records !== count && count === (await clients.await(log.stats()))!.count) {
     clients.model.violate(`${name} has ${count} records; ${records} can be read`);
   }
 }
@@ -73,7 +73,7 @@ export async function readThrough(clients: Clients, index: number): Promise<void
     await clients.awaitTracked(commit, member.member.commit(reader.next - 1, { durability: "sync" }));
   }
   const infos = (await clients.await(log.log.groups()))!;
-  const { head } = await log.log.stats();
+  const { head } = (await clients.await(log.log.stats()))!;
   const info = infos.find(({ name }) => name === member.member.name);
   group.told(info?.committed ?? -1, head);
   if (info?.lag !== 0) clients.model.violate(`${groupName(clients, index)} is through, and ${info?.lag} behind`);
