@@ -58,6 +58,16 @@ export interface MessageQueue extends AsyncDisposable {
    * synchronous; operations take effect when it has returned. If one is refused, none takes effect and the error's
    * message says which.
    */
+  /**
+   * Enqueues a tree of tasks in one commit, which may be in several queues. A task with children is handed out once all of
+   * them are done; until then its state is "blocked". A child that dies keeps it waiting, and counts once it is redriven and
+   * done. A child that is cancelled, purged or expires can never be done: its parent then goes to the dead letters. At most
+   * 1000 tasks in 32 levels.
+   * @throws VarveError `ERR_ARGUMENT` (a flow that contains itself, is too deep or too large, or a queue of another
+   * directory), `ERR_OPTION` (a delay for a task with children), `ERR_QUEUE_FULL` (also: 100,000 tasks of flows in a queue),
+   * and as `enqueue`
+   */
+  flow(flow: Flow, options?: CommitOptions): Promise<EnqueuedFlow>;
   transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void>;
   /**
    * Deletes a queue with everything in it, its groups, cursors and schedules too, durably. False when there was none. One
@@ -611,6 +621,24 @@ export interface Enqueued {
   result<R = unknown>(options?: ResultOptions): Promise<R>;
 }
 
+/** What the tasks of a flow have besides their payload. One with children is due when they are done. */
+export type FlowTaskOptions = Omit<EnqueueOptions, "durability" | "dedupeKey">;
+
+/** A task, and those that must be done before it becomes ready. */
+export interface Flow {
+  // biome-ignore lint/suspicious/noExplicitAny: tasks of a flow may be of queues with any payload types
+  readonly queue: TaskQueue<any, any>;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  readonly input: Input<any>;
+  readonly options?: FlowTaskOptions | undefined;
+  readonly children?: readonly Flow[] | undefined;
+}
+
+export interface EnqueuedFlow {
+  readonly task: Enqueued;
+  readonly children: readonly EnqueuedFlow[];
+}
+
 export interface ResultOptions {
   /** How long to wait until the task has ended. @defaultValue 0 */
   readonly wait?: Duration | undefined;
@@ -850,6 +878,8 @@ export interface TaskStats {
   /** Waiting for their time: delayed, or in backoff. */
   readonly scheduled: number;
   readonly leased: number;
+  /** Waiting for other tasks: for those before them with the same order key, or for their children. */
+  readonly blocked: number;
   readonly dead: number;
   /** Milliseconds that the oldest ready task has been ready; 0 when none is. */
   readonly oldestReadyAge: number;

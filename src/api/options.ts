@@ -599,6 +599,13 @@ export const resolveTransactionEnqueueOptions = oneDueTime(
   resolver("enqueue() in a transaction", without<ResolvedEnqueueOptions, "durability">(ENQUEUE, "durability")),
 );
 
+export const resolveFlowTaskOptions = oneDueTime(
+  resolver(
+    "a task of a flow",
+    without<ResolvedEnqueueOptions, "durability" | "dedupeKey">(ENQUEUE, "durability", "dedupeKey"),
+  ),
+);
+
 function oneDueTime<R extends Pick<ResolvedEnqueueOptions, "atMs" | "ttlMs" | "expiresAtMs">>(
   resolve: (options: unknown) => R,
 ): (options?: unknown) => R {

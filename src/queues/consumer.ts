@@ -36,6 +36,7 @@ import { isNoDescriptor } from "../storage/disk.js";
 import type { Stream } from "../storage/stream.js";
 import { DeadState } from "./dead-state.js";
 import { Delivery } from "./delivery.js";
+import type { Flows } from "./flows.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
 import type { Redriven } from "./outcomes.js";
@@ -125,6 +126,8 @@ export interface ConsumerHost {
   readonly isWatching?: boolean;
   /** A task has left the consumer for good, in life or in replay. */
   taskEnded?(task: Outstanding, how: Ending): void;
+  /** Tasks that wait for others to be done. */
+  readonly flows?: Flows;
   /** Notes where dead letters stand that are tasks again; absent where nobody asks. */
   readonly redriving?: Redriving;
   /** A task has come back undone, in life or in replay: the host may finish it. */
@@ -229,6 +232,7 @@ export class Consumer {
     }
     if (code === ConsumerOp.Purge) {
       this.dead.purgeBelow(input.varint());
+      this.host.flows?.allLettersGone();
       return;
     }
     const lane = this.lane(input.varint());
@@ -347,10 +351,12 @@ export class Consumer {
   }
 
   stageAck(tasks: readonly Outstanding[]): void {
+    this.host.flows?.stageDone(tasks);
     this.#stageOffsets(ConsumerOp.Ack, undefined, tasks);
   }
 
   acked(tasks: readonly Outstanding[]): void {
+    this.host.flows?.done(tasks);
     for (const task of tasks) this.#finish(task, "done");
   }
 
@@ -383,7 +389,8 @@ export class Consumer {
   /** Upper bound for an operation on several tasks. */
   offsetsBytesMax(count: number): number {
     const lanes = Math.min(count, this.lanes.length);
-    return lanes * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX) + count * VARINT_BYTES_MAX;
+    const flowBytes = this.host.flows?.bytesMax(count) ?? 0;
+    return lanes * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX) + count * VARINT_BYTES_MAX + flowBytes;
   }
 
   stageRelease(task: Outstanding, delayMs: number, error: string): void {

@@ -192,7 +192,8 @@ export class Delivery {
     if (most === 0) return consumer.isFetching ? "load" : "none";
     const engine = this.#engine;
     const max = Math.min(receiver.max, most);
-    const metaBytes = consumer.lanes.length * DELIVERY_HEADER_BYTES + max * DELIVERY_BYTES_MAX;
+    let metaBytes = consumer.lanes.length * DELIVERY_HEADER_BYTES + max * DELIVERY_BYTES_MAX;
+    if (receiver.autoAck) metaBytes += consumer.host.flows?.bytesMax(max) ?? 0;
     engine.begin(0, 0, metaBytes, true);
     const tasks: LeasedTask[] = [];
     let outcome: Outcome = "none";
@@ -223,11 +224,16 @@ export class Delivery {
   }
 
   /** Stages the operation for the tasks of one lane, from an index on; returns the one behind them. */
-  #stage(tasks: readonly LeasedTask[], from: number, { autoAck, leaseMs }: Receiver): number {
+  #stage(tasks: readonly LeasedTask[], from: number, { autoAck, drops, leaseMs }: Receiver): number {
     const { ledger } = tasks[from]!.task;
     let to = from + 1;
     while (to < tasks.length && tasks[to]!.task.ledger === ledger) to++;
-    const output = this.#consumer.operation(autoAck ? ConsumerOp.Take : ConsumerOp.Deliver);
+    const taken = drops === true ? ConsumerOp.Discard : ConsumerOp.Take;
+    const { flows } = this.#consumer.host;
+    if (autoAck && drops !== true && flows?.hasChildren === true) {
+      flows.stageDone(tasks.slice(from, to).map(({ task }) => task));
+    }
+    const output = this.#consumer.operation(autoAck ? taken : ConsumerOp.Deliver);
     output.varint(ledger.lane);
     output.varint(this.#consumer.lane(ledger.lane).notePassed());
     if (!autoAck) output.varint(leaseMs);
@@ -419,7 +425,7 @@ export class Delivery {
 
   #endingOf(successor: Successor | undefined): Ending {
     if (successor === undefined) return "expired";
-    return successor.stream === this.#consumer.dead.stream ? "dead" : "moved";
+    return successor.stream === this.#consumer.dead.stream ? "late" : "moved";
   }
 
   /** Shows a peeker the task that would be delivered next, once it may be seen. */
@@ -510,6 +516,8 @@ export class Delivery {
   }
 
   taken(tasks: readonly LeasedTask[], how: Ending): void {
+    const { flows } = this.#consumer.host;
+    if (how === "done" && flows?.hasChildren === true) flows.done(tasks.map(({ task }) => task));
     for (const { task } of tasks) {
       task.reserved = false;
       task.ledger.take(task);

@@ -176,7 +176,10 @@ const repairer: QueueRepairer = {
       }
       dead.exhume([]);
     }
-    if (state instanceof TaskState) state.outcomes.retain();
+    if (state instanceof TaskState) {
+      state.outcomes.retain();
+      state.flows.dissolve();
+    }
     if (!(state instanceof LogState)) return;
     for (const group of state.groups.values()) {
       if (group.type === GroupType.exclusive) group.commit(state.stream.head, group.activeMs);

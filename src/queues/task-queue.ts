@@ -9,6 +9,7 @@ import type {
   EnqueueBatchOptions,
   Enqueued,
   EnqueueOptions,
+  FlowTaskOptions,
   Input,
   ResultOptions,
   ScheduledTaskOptions,
@@ -36,6 +37,7 @@ import {
   resolveCursorOptions,
   resolveEnqueueBatchOptions,
   resolveEnqueueOptions,
+  resolveFlowTaskOptions,
   resolveScheduledTaskOptions,
   resolveTaskSettings,
   resolveTransactionEnqueueOptions,
@@ -49,6 +51,7 @@ import { type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
 import { checkBatch, detach, InputReader, park } from "./input.js";
+import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
 import type { DueTerms } from "./scheduled.js";
@@ -408,6 +411,37 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     // A transaction waits for nobody.
     this.#state.room.require();
     return new NewTasks(engine, this.#state, [parts], resolved.priority, due, [resolved.dedupeKey]);
+  }
+
+  /** One task of a flow. */
+  flowTask(
+    engine: Engine,
+    input: Input<I>,
+    options: FlowTaskOptions | undefined,
+    children: readonly FlowTask[],
+  ): FlowTask {
+    if (engine !== this.engine) throw foreignQueue(this.name);
+    this.checkOpen();
+    const resolved = resolveFlowTaskOptions(options);
+    const parts = this.#input.read(input, resolved.key, resolved.headers);
+    detach([parts]);
+    const due = this.#dueOf(resolved);
+    if (due !== undefined && children.length > 0) {
+      throw new VarveError(
+        "ERR_OPTION",
+        "a task with children is due when they are done: it takes neither delay nor at",
+        {
+          details: { option: resolved.atMs === undefined ? "delay" : "at" },
+        },
+      );
+    }
+    applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined || children.length > 0);
+    return { state: this.#state, parts, priority: resolved.priority, due, children };
+  }
+
+  /** The task as its caller knows it. */
+  enqueuedTask(id: string): Enqueued {
+    return new EnqueuedTask(this, id, true);
   }
 
   // --------------------------------------------------------------------------------------------------------- private

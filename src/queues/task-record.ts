@@ -143,7 +143,7 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
   return attributes;
 }
 
-export type DeathCause = "attempts exhausted" | "discarded" | "expired";
+export type DeathCause = "attempts exhausted" | "discarded" | "expired" | "a child is gone";
 
 /** The dead letter of a task that has failed for the last time. */
 export function letterOf(

@@ -23,10 +23,11 @@ import type { Stream } from "../storage/stream.js";
 import type { Change } from "./commit.js";
 import { Consumer, type ConsumerHost, isConsumerOp, type Redriving, type Successor } from "./consumer.js";
 import { DedupeTable } from "./dedupe.js";
+import { Flows, isFlowOp } from "./flows.js";
 import { Lane } from "./lane.js";
 import { Ledger, type Outstanding } from "./ledger.js";
 import { NewTasks, OP_DEDUPE } from "./new-tasks.js";
-import { isOutcomeOp, Outcomes, RESULTS_FOLDER, redrivenBytesMax } from "./outcomes.js";
+import { decodeRedriven, isOutcomeOp, OutcomeOp, Outcomes, RESULTS_FOLDER, redrivenBytesMax } from "./outcomes.js";
 import { isRecurringOp, Recurrence, type RecurringHost } from "./recurrence.js";
 import { RecurringTable, type Template } from "./recurring.js";
 import type { Ending } from "./results.js";
@@ -67,6 +68,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   recurrence: Recurrence;
   readonly cursors: TaskCursors;
   readonly outcomes = new Outcomes(this);
+  readonly flows = new Flows(this);
   config: TaskConfig;
   readonly room = new TaskRoom(this);
   readonly #admit = () => this.room.admit();
@@ -113,6 +115,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     state.recurrence = new Recurrence(state, RecurringTable.decode(input));
     state.cursors.decode(input);
     state.outcomes.decode(input);
+    state.flows.decode(input);
     return state;
   }
 
@@ -125,6 +128,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.recurrence.attach(engine);
     this.cursors.attach(engine);
     this.outcomes.attach(engine);
+    this.flows.attach(engine);
   }
 
   /** The ledger of the tasks of priority 0. */
@@ -144,7 +148,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   get count(): number {
     const { ready, waiting, leased } = this.consumer;
-    return ready + waiting + leased + this.scheduled.size;
+    return ready + waiting + leased + this.scheduled.size + this.flows.parentCount;
   }
 
   encode(output: Encoder): void {
@@ -162,6 +166,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.recurrence.table.encode(output);
     this.cursors.encode(output);
     this.outcomes.encode(output);
+    this.flows.encode(output);
   }
 
   addStream(stream: Stream): void {
@@ -179,7 +184,12 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const lane = this.consumer.lanes.find((each) => each.stream === stream);
     if (lane === undefined) return stream.head;
     const { ledger, number } = lane;
-    return Math.min(ledger.lowest, this.scheduled.lowest(number), this.cursors.lowest(number));
+    return Math.min(
+      ledger.lowest,
+      this.scheduled.lowest(number),
+      this.cursors.lowest(number),
+      this.flows.lowest(number),
+    );
   }
 
   upkeep(rewriter: Rewriter): Promise<void> | undefined {
@@ -208,6 +218,10 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       consumer?.replay(code, input, time);
     } else if (isCursorOp(code)) {
       this.cursors.replay(code, input);
+    } else if (isFlowOp(code)) {
+      this.flows.replay(code, input, time);
+    } else if (code === OutcomeOp.Redriven) {
+      this.redriving.applied(decodeRedriven(input));
     } else if (isOutcomeOp(code)) {
       this.outcomes.replay(code, input, time);
     } else if (isScheduledOp(code)) {
@@ -228,7 +242,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       for (const [lane, offset] of bounds) this.consumer.lane(lane).clear(offset);
       this.scheduled.clear();
       this.cursors.purged();
-      this.outcomes.purged(bounds);
+      this.purged(bounds);
     } else {
       throw new MalformedError(`operation ${code} of a task queue is not known`);
     }
@@ -249,17 +263,42 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   }
 
   get isWatching(): boolean {
-    return this.outcomes.isWatching;
+    return this.outcomes.isWatching || this.flows.linkCount > 0;
   }
 
   taskEnded({ ledger, offset }: Outstanding, how: Ending): void {
-    this.outcomes.ended(ledger.lane, offset, how);
+    this.left(ledger.lane, offset, how);
+  }
+
+  /** A task has left the queue, in life or in replay. */
+  left(lane: number, offset: number, how: Ending): void {
+    this.flows.ended(lane, offset, how);
+    this.outcomes.ended(lane, offset, how);
+  }
+
+  /** Everything below these offsets has left the queue, but for what is leased. */
+  purged(bounds: ReadonlyMap<number, number>): void {
+    this.flows.purged(bounds);
+    this.outcomes.purged(bounds);
+  }
+
+  /** The flows of a task queue of the directory; undefined when it is gone. */
+  flowsOf(queueId: number): Flows | undefined {
+    if (queueId === this.id) return this.ended === undefined ? this.flows : undefined;
+    const entry = this.#engine.catalog.byId(queueId);
+    if (entry === undefined || entry.damaged !== undefined) return undefined;
+    const state = this.#engine.catalog.load(entry) as TaskState;
+    state.attach(this.#engine);
+    return state.flows;
   }
 
   readonly redriving: Redriving = {
     bytesMax: redrivenBytesMax,
     stage: (tasks) => this.outcomes.stageRedriven(tasks),
-    applied: (tasks) => this.outcomes.redriven(tasks),
+    applied: (tasks) => {
+      this.outcomes.redriven(tasks);
+      this.flows.redriven(tasks);
+    },
   };
 
   get paused(): boolean {
@@ -336,7 +375,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const { number } = lane;
     stream.isNeeded = (from, to) => {
       if (ledger.hasUndone(from, to) || this.scheduled.mayHold(number, from, to)) return true;
-      return this.cursors.holds(number, from, to);
+      return this.cursors.holds(number, from, to) || this.flows.mayHold(number, from, to);
     };
     lane.scheduled = this.scheduled;
     this.consumer.addLane(lane);
@@ -405,6 +444,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       // Those that nobody has fetched yet are ready all the same.
       ready: ready + due,
       scheduled: waiting + this.scheduled.size - due,
+      blocked: this.flows.parentCount,
       leased,
       dead,
       paused: this.config.paused,

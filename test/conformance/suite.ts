@@ -15,6 +15,7 @@ import { cursorConformance } from "./cursors.js";
 import { deadLetterConformance } from "./dead-letters.js";
 import { dedupeConformance } from "./dedupe.js";
 import { expiryConformance } from "./expiry.js";
+import { flowConformance } from "./flows.js";
 import { groupConformance } from "./groups.js";
 import { leaseConformance } from "./leases.js";
 import { logConformance } from "./log.js";
@@ -104,6 +105,7 @@ export function defineConformance(name: string, implementation: Implementation):
     groupConformance(check);
     sharedGroupConformance(check);
     resultConformance(check);
+    flowConformance(check);
     retentionConformance(check);
     tailConformance(check);
     taskConformance(check);
