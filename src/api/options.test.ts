@@ -75,6 +75,7 @@ test("defaults", () => {
     durability: undefined,
     key: undefined,
     dedupeKey: undefined,
+    orderKey: undefined,
     headers: undefined,
     priority: 0,
     delayMs: 0,
@@ -92,9 +93,35 @@ test("defaults", () => {
     dedupe: { windowMs: 600_000, maxKeys: 100_000 },
     limits: { maxCount: 0, maxBytes: 0, maxMessageBytes: 0, whenFull: "refuse" },
     resultTtlMs: 3_600_000,
+    concurrency: 0,
+    concurrencyPerKey: 1,
+    lookAhead: 1000,
+    rate: { limit: 0, perMs: 1000 },
+    ageingMs: 0,
     metadata: {},
     paused: false,
   });
+});
+
+test("how tasks are handed out: limits, rates and keys that make no sense are refused by name", () => {
+  const { resolveTaskSettings, resolveEnqueueOptions, mergeTaskConfig } = options;
+  for (const concurrency of [0, -1, 1.5, "2"]) {
+    throws(() => resolveTaskSettings({ concurrency }), { code: "ERR_OPTION", message: /concurrency/ });
+  }
+  throws(() => resolveTaskSettings({ concurrencyPerKey: Number.POSITIVE_INFINITY }), { message: /concurrencyPerKey/ });
+  throws(() => resolveTaskSettings({ lookAhead: 0 }), { message: /lookAhead/ });
+  throws(() => resolveTaskSettings({ ageing: 0 }), { message: /ageing/ });
+  throws(() => resolveTaskSettings({ rate: {} }), { message: /limit/ });
+  throws(() => resolveTaskSettings({ rate: { limit: 0 } }), { message: /limit/ });
+  throws(() => resolveTaskSettings({ rate: { limit: 1, per: 0 } }), { message: /per/ });
+  throws(() => resolveTaskSettings({ rate: 5 }), { message: /rate/ });
+  throws(() => resolveEnqueueOptions({ orderKey: "" }), { message: /orderKey/ });
+  throws(() => resolveEnqueueOptions({ orderKey: "x".repeat(257) }), { message: /orderKey/ });
+  const limited = mergeTaskConfig(undefined, resolveTaskSettings({ concurrency: 3, rate: { limit: 5, per: "1m" } }));
+  deepStrictEqual([limited.concurrency, limited.rate], [3, { limit: 5, perMs: 60_000 }]);
+  const unlimited = resolveTaskSettings({ concurrency: Number.POSITIVE_INFINITY, ageing: Number.POSITIVE_INFINITY });
+  const merged = mergeTaskConfig(limited, unlimited);
+  deepStrictEqual([merged.concurrency, merged.ageingMs, merged.rate.limit], [0, 0, 5]);
 });
 
 test("no options: one shared frozen object; some: a frozen one that leaves the caller's alone", () => {

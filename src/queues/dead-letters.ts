@@ -147,6 +147,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     };
     const applied = () => {
       redriving?.applied(tasks);
+      consumer.counts.redriven += tasks.length;
       consumer.delivery.wake();
     };
     await this.#remove(

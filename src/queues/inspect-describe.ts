@@ -331,7 +331,7 @@ function laneOperation(code: number, fields: Decoder): object {
         leaseMs: fields.varint(),
         tasks: list(fields, () => ({
           offset: fields.varint(),
-          ...marked("attempt", fields.varint()),
+          ...attempt(fields.varint(), fields),
           limit: limitOf(fields.varint()),
           bytes: fields.varint(),
           token: token(fields.u32(), fields.u32()),
@@ -349,6 +349,16 @@ function laneOperation(code: number, fields: Decoder): object {
         passed: fields.varint(),
         tasks: list(fields, () => ({ offset: fields.varint(), ...marked("bytes", fields.varint()) })),
       };
+    case ConsumerOp.Block:
+      return {
+        passed: fields.varint(),
+        tasks: list(fields, () => ({
+          offset: fields.varint(),
+          limit: limitOf(fields.varint()),
+          bytes: fields.varint(),
+          order: fields.varint(),
+        })),
+      };
     case ConsumerOp.Pass:
       return { passed: fields.varint(), to: fields.varint() };
     case ConsumerOp.GiveBack:
@@ -361,6 +371,12 @@ function laneOperation(code: number, fields: Decoder): object {
 /** A number that carries whether its task is one that the cursor came to. */
 function marked(name: string, value: number): object {
   return { [name]: Math.floor(value / 2), fresh: value % 2 === 1 };
+}
+
+/** An attempt, whether its task is one that the cursor came to, and what stands for its order key. */
+function attempt(value: number, fields: Decoder): object {
+  const order = value % 4 < 2 ? {} : { order: fields.varint() };
+  return { attempt: Math.floor(value / 4), fresh: value % 2 === 1, ...order };
 }
 
 function list<T>(input: Decoder, read: () => T): T[] {

@@ -10,6 +10,9 @@ import { decodeTaskAttributes, isSetAside, NO_ATTRIBUTES, type TaskAttributes } 
 /** Tasks whose time has come are taken in up to this many; the others come when these are fewer. */
 const RIPE_MAX = 4096;
 
+/** The same for those that are blocked then, as others with their order key come first. */
+const RIPE_BLOCKED_MAX = 65_536;
+
 /** A stream of tasks, and how far a consumer is with it. */
 export class Lane implements Ripener {
   readonly stream: Stream;
@@ -32,6 +35,8 @@ export class Lane implements Ripener {
 
   readonly #queue: string;
   #engine!: Engine;
+  /** The first offset given out since the directory was opened. */
+  #openedAt = 0;
   #reader: StreamReader | undefined;
   /** For tasks that are delivered again, which stand anywhere. */
   #againReader: StreamReader | undefined;
@@ -48,6 +53,12 @@ export class Lane implements Ripener {
 
   attach(engine: Engine): void {
     this.#engine = engine;
+    this.#openedAt = this.stream.next;
+  }
+
+  /** Tasks that were added since the directory was opened. */
+  get added(): number {
+    return this.stream.recordsBetween(this.#openedAt, this.stream.next);
   }
 
   get number(): number {
@@ -74,7 +85,7 @@ export class Lane implements Ripener {
   }
 
   get hasRoom(): boolean {
-    return this.ledger.ready.size < RIPE_MAX;
+    return this.ledger.ready.size < RIPE_MAX && this.ledger.blocked.size < RIPE_BLOCKED_MAX;
   }
 
   ripened(offset: number, since: number): void {
@@ -172,6 +183,7 @@ export class Lane implements Ripener {
       if (this.#isAside(reader.record)) this.#passedSince++;
       else if (!ledger.ahead.has(offset) && this.passesOver?.(offset) !== true) return found;
       this.taken = offset + 1;
+      if (ledger.blocked.size > 0) ledger.orders?.reached(ledger.outstanding.get(offset));
     }
   }
 
@@ -189,7 +201,9 @@ export class Lane implements Ripener {
   passDamage(error: unknown): void {
     if (!(error instanceof VarveError) || error.code !== "ERR_CORRUPT") return;
     const { to } = error.details;
-    if (typeof to === "number" && to > this.taken) this.taken = to;
+    if (typeof to !== "number" || to <= this.taken) return;
+    for (const task of [...this.ledger.blocked]) if (task.offset < to) this.ledger.orders?.reached(task);
+    this.taken = to;
   }
 
   /**

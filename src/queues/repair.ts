@@ -110,6 +110,7 @@ const repairer: QueueRepairer = {
       case ConsumerOp.Extend:
       case ConsumerOp.Release:
       case ConsumerOp.GiveBack:
+      case ConsumerOp.Block: // such tasks are met again
       case TaskOp.Clear: // which keeps what is leased, and that is not known any more
         return false;
       case ConsumerOp.Ack: {

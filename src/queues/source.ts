@@ -453,8 +453,8 @@ function isToken(ref: TaskRef | TaskToken): ref is TaskToken {
 }
 
 function peeked<O>(task: LeasedTask, payload: O): PeekedTask<O> {
-  const { id, attempt, timestamp, priority, expiresAt, key, headers } = task;
-  return { id, attempt, timestamp, priority, expiresAt, key, headers, payload };
+  const { id, attempt, timestamp, priority, orderKey, expiresAt, key, headers } = task;
+  return { id, attempt, timestamp, priority, orderKey, expiresAt, key, headers, payload };
 }
 
 function causeOf(dead: boolean): DeathCause {

@@ -40,17 +40,18 @@ const CHANGE_BYTES_MAX = OPERATION_HEADER_BYTES + 7 * VARINT_BYTES_MAX;
 /** Stores in a task's record what its queue is told about it. */
 export function applyTerms(
   parts: RecordParts,
-  { maxAttempts, ttlMs, expiresAtMs }: TaskTerms,
+  { maxAttempts, ttlMs, expiresAtMs, orderKey }: TaskTerms,
   wallMs: number,
   setAside: boolean,
 ): void {
-  if (maxAttempts === undefined && ttlMs === undefined && expiresAtMs === undefined && !setAside) return;
+  const isPlain = maxAttempts === undefined && ttlMs === undefined && expiresAtMs === undefined;
+  if (isPlain && orderKey === undefined && !setAside) return;
   const limit = maxAttempts === undefined ? 0 : maxAttempts + 1;
   let expiresAt = 0;
   if (ttlMs !== undefined) expiresAt = wallMs + ttlMs;
   // 0 says that there is none; nothing else was ever due in 1970.
   else if (expiresAtMs !== undefined) expiresAt = Math.max(1, expiresAtMs);
-  parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside });
+  parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside, orderKey });
 }
 
 /** What `enqueue` and its relatives settle about how often and how long a task may run. */
@@ -58,6 +59,7 @@ export interface TaskTerms {
   readonly maxAttempts?: number | undefined;
   readonly ttlMs?: number | undefined;
   readonly expiresAtMs?: number | undefined;
+  readonly orderKey?: string | undefined;
 }
 
 /** The lane and offset of the task with an id; undefined when it is none of this queue's. */
@@ -83,6 +85,8 @@ export async function changeTask(
   const named = placeOfId(state, id);
   if (named === undefined) return false;
   const { lane, offset } = named;
+  // A task on its way to being blocked is not where it was any more.
+  if (state.orders.isBusy) engine.flush();
   for (;;) {
     const place = await findUntaken(state, lane, offset);
     // What waits for its children has no time of its own.

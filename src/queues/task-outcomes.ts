@@ -127,6 +127,7 @@ const STATES: Record<number, TaskStatus["state"]> = {
   [TaskPhase.Waiting]: "scheduled",
   [TaskPhase.Ready]: "ready",
   [TaskPhase.Returned]: "ready",
+  [TaskPhase.Blocked]: "blocked",
 };
 
 function status(state: TaskStatus["state"], attempt = 0, progress?: unknown, result?: unknown): TaskStatus {

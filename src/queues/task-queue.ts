@@ -11,6 +11,8 @@ import type {
   EnqueueOptions,
   FlowTaskOptions,
   Input,
+  ListedTask,
+  ListOptions,
   ResultOptions,
   ScheduledTaskOptions,
   ScheduleInfo,
@@ -58,6 +60,7 @@ import type { DueTerms } from "./scheduled.js";
 import { EmbeddedSource } from "./source.js";
 import { applyTerms, changeTask } from "./task-changes.js";
 import { EmbeddedCursor } from "./task-cursor.js";
+import { listTasks } from "./task-list.js";
 import { ackWithResult, EnqueuedTask, type Inquiry, resultOf, statusOf } from "./task-outcomes.js";
 import { configureTasks, purgeTasks } from "./task-settings.js";
 import type { TaskState } from "./task-state.js";
@@ -377,6 +380,11 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         },
       });
     });
+  }
+
+  async list(options: ListOptions): Promise<ListedTask<O>[]> {
+    this.checkOpen();
+    return await this.engine.finishing(listTasks(this.engine, this.#state, this.codec, options));
   }
 
   async status(id: string): Promise<TaskStatus> {

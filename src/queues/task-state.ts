@@ -27,7 +27,9 @@ import { Flows, isFlowOp } from "./flows.js";
 import { Lane } from "./lane.js";
 import { Ledger, type Outstanding } from "./ledger.js";
 import { NewTasks, OP_DEDUPE } from "./new-tasks.js";
+import { OrderKeys } from "./order.js";
 import { decodeRedriven, isOutcomeOp, OutcomeOp, Outcomes, RESULTS_FOLDER, redrivenBytesMax } from "./outcomes.js";
+import { Pace } from "./pace.js";
 import { isRecurringOp, Recurrence, type RecurringHost } from "./recurrence.js";
 import { RecurringTable, type Template } from "./recurring.js";
 import type { Ending } from "./results.js";
@@ -63,6 +65,11 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   readonly tasks: Stream;
   readonly deadTasks: Stream;
   readonly consumer: Consumer;
+  readonly orders = new OrderKeys(() => this.config);
+  readonly #pace = new Pace(
+    () => this.config,
+    () => this.consumer.leased,
+  );
   readonly scheduled: Scheduled;
   dedupe = new DedupeTable();
   recurrence: Recurrence;
@@ -116,6 +123,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     state.cursors.decode(input);
     state.outcomes.decode(input);
     state.flows.decode(input);
+    state.#pace.decode(input);
     return state;
   }
 
@@ -147,8 +155,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   }
 
   get count(): number {
-    const { ready, waiting, leased } = this.consumer;
-    return ready + waiting + leased + this.scheduled.size + this.flows.parentCount;
+    const { ready, waiting, leased, blocked } = this.consumer;
+    return ready + waiting + leased + blocked + this.scheduled.size + this.flows.parentCount;
   }
 
   encode(output: Encoder): void {
@@ -167,6 +175,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.cursors.encode(output);
     this.outcomes.encode(output);
     this.flows.encode(output);
+    this.#pace.encode(output);
   }
 
   addStream(stream: Stream): void {
@@ -237,6 +246,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       }
     } else if (code === TaskOp.Configure) {
       this.config = parseConfig(input.string());
+      this.orders.settle();
     } else if (code === TaskOp.Clear) {
       const bounds = new Map(Array.from({ length: input.varint() }, () => [input.varint(), input.varint()]));
       for (const [lane, offset] of bounds) this.consumer.lane(lane).clear(offset);
@@ -305,6 +315,15 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     return this.config.paused;
   }
 
+  get pace(): Pace | undefined {
+    const { concurrency, rate } = this.config;
+    return concurrency > 0 || rate.limit > 0 ? this.#pace : undefined;
+  }
+
+  get ageingMs(): number {
+    return this.config.ageingMs;
+  }
+
   get rules(): TaskConfig {
     return this.config;
   }
@@ -331,18 +350,23 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const { onExpire } = this.config;
     if (onExpire === "discard") return undefined;
     const heir = onExpire === "dead" ? undefined : this.#queueNamed(onExpire.moveTo);
-    if (heir === undefined) {
+    const bytes = record.end - record.payloadStart;
+    // Tasks that make way may meet others whose time is over: those must not come back here while this goes on.
+    const mayDrop = typeof heir?.config.onExpire !== "object";
+    const decided = heir?.room.promise(this.#engine, bytes, mayDrop);
+    if (heir === undefined || decided === undefined) {
       const { wallMs } = this.#engine.time();
       const parts = letterOf(task, record, attributes, "its time was over before it was delivered", "expired", wallMs);
       return { stream: consumer.dead.stream!, parts, applied() {} };
     }
-    const kept = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit: attributes.limit });
+    const kept = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit: attributes.limit, orderKey: attributes.orderKey });
     const parts = { payload: record.payload(), key: record.key(), headers: record.headers(), attributes: kept };
-    return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake() };
+    return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake(), decided };
   }
 
   configured(config: TaskConfig): void {
     this.config = config;
+    this.orders.settle();
     this.consumer.arm();
     this.consumer.delivery.wake();
     this.handedOut();
@@ -372,6 +396,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   #addLane(stream: Stream, ledger: Ledger): void {
     const lane = new Lane(this.name, stream, ledger);
+    ledger.orders = this.orders;
+    this.orders.restore(ledger);
     const { number } = lane;
     stream.isNeeded = (from, to) => {
       if (ledger.hasUndone(from, to) || this.scheduled.mayHold(number, from, to)) return true;
@@ -427,14 +453,18 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const dues: number[] = [];
     const dueIn = this.scheduled.dueIn(elapsed, wall);
     if (dueIn !== undefined) dues.push(dueIn);
+    const { redriven, ...since } = consumer.counts;
+    let added = 0;
     let due = 0;
     let bytes = deadTasks.bytes + (this.#later?.bytes ?? 0) + (this.outcomes.stream?.bytes ?? 0);
-    for (const { ledger, stream } of consumer.lanes) {
+    for (const lane of consumer.lanes) {
+      const { ledger, stream } = lane;
       const [longest] = ledger.leased;
       if (longest !== undefined) heldSince = Math.min(heldSince, longest.since);
       if (ledger.byElapsed.first !== undefined) dues.push(ledger.byElapsed.first.at - elapsed);
       if (ledger.byWall.first !== undefined) dues.push(ledger.byWall.first.at - wall);
       bytes += stream.bytes;
+      added += lane.added;
       due += this.scheduled.due(ledger.lane, elapsed, wall);
     }
     const dead = consumer.dead.count;
@@ -444,8 +474,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       // Those that nobody has fetched yet are ready all the same.
       ready: ready + due,
       scheduled: waiting + this.scheduled.size - due,
-      blocked: this.flows.parentCount,
       leased,
+      blocked: consumer.blocked + this.flows.parentCount,
       dead,
       paused: this.config.paused,
       bytesReady: this.waitingBytes,
@@ -454,6 +484,9 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       oldestDeadAge: dead === 0 ? 0 : Math.max(0, wall - deadTasks.timestampAt(deadTasks.head)),
       waiters: consumer.delivery.waiters,
       bytes,
+      enqueued: added - redriven,
+      ...since,
+      expired: consumer.delivery.swept,
     };
     let oldestReadyAge = 0;
     for (const lane of consumer.lanes)
