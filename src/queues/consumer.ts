@@ -142,6 +142,8 @@ export interface ConsumerHost {
   readonly flows?: Flows;
   /** Notes where dead letters stand that are tasks again; absent where nobody asks. */
   readonly redriving?: Redriving;
+  /** Why there is no such host any more. */
+  readonly gone?: Error | undefined;
   /** A task has come back undone, in life or in replay: the host may finish it. */
   takenBack?(task: Outstanding): void;
 }
@@ -209,9 +211,9 @@ export class Consumer {
     return most;
   }
 
-  /** Set when its queue has been deleted: what callers are told. */
+  /** Set when its queue or group has been deleted: what callers are told. */
   get deleted(): Error | undefined {
-    return this.lanes[0]?.stream.deleted;
+    return this.lanes[0]?.stream.deleted ?? this.host.gone;
   }
 
   /** Tasks that come behind others with their order key. */
@@ -494,7 +496,13 @@ export class Consumer {
     this.arm();
   }
 
-  /** After `host.openDead`. */
+  /** Sees to it that there is a stream for dead letters. Adding it may be when a deletion of the group takes effect. */
+  openDead(): void {
+    this.host.openDead(this);
+    if (this.deleted !== undefined) throw this.deleted;
+  }
+
+  /** After `openDead`. */
   stageBury(task: Outstanding, letter: RecordParts | undefined): void {
     if (letter !== undefined) this.#engine.append(this.dead.stream!, letter);
     const output = this.#operation(ConsumerOp.Bury, task);
@@ -557,7 +565,7 @@ export class Consumer {
     }
     await new Promise<void>((resolve, reject) => {
       try {
-        if (letter !== undefined) this.host.openDead(this);
+        if (letter !== undefined) this.openDead();
         engine.begin(
           letter === undefined ? 0 : recordBytesMax(letter),
           letter === undefined ? 0 : 1,
@@ -589,7 +597,7 @@ export class Consumer {
     const engine = this.#engine;
     const letter = takenLetter(task, error, engine.time().wallMs);
     return new Promise((resolve, reject) => {
-      this.host.openDead(this);
+      this.openDead();
       engine.begin(recordBytesMax(letter), 1, 0, true);
       engine.append(this.dead.stream!, letter);
       engine.add({

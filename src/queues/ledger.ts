@@ -205,6 +205,7 @@ export class Ledger {
   }
 
   extend(task: Outstanding, at: number): void {
+    if (task.phase === TaskPhase.Done) return;
     task.at = at;
     if (task.heapIndex < 0) this.byLease.add(task);
     else this.byLease.move(task);
@@ -219,13 +220,16 @@ export class Ledger {
 
   /** Takes a task back undone, as if it had not been handed out: to the head, or behind the ready ones. */
   giveBack(task: Outstanding, elapsedMs: number, toHead: boolean): void {
+    if (task.phase === TaskPhase.Done) return;
     this.#takeBack(task);
     task.attempt--;
     if (toHead) this.#makeReturned(task, elapsedMs);
     else this.#makeReady(task, elapsedMs);
   }
 
+  /** Nothing is left to be done for one that has ended with the group or cursor that it was for. */
   finish(task: Outstanding): void {
+    if (task.phase === TaskPhase.Done) return;
     if (task.phase !== TaskPhase.Leased) this.takenBytes += task.bytes;
     this.#leave(task);
     task.phase = TaskPhase.Done;

@@ -258,7 +258,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       metaBytes: RELEASE_BYTES_MAX,
       settles: true,
       reserve: () => {
-        if (letter !== undefined) consumer.host.openDead(consumer);
+        if (letter !== undefined) consumer.openDead();
         task = consumer.claimLease(token);
       },
       release: () => {

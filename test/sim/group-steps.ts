@@ -45,6 +45,11 @@ function members(clients: Clients, name: string): Member[] {
   return some;
 }
 
+/** A log is being deleted, with its groups. */
+export function forgetMembers(clients: Clients, log: string): void {
+  for (const [name, some] of membersOf.get(clients) ?? []) if (name.startsWith(`group/${log}/`)) some.length = 0;
+}
+
 export function groupName(clients: Clients, index: number): string {
   return `group/l${clients.machine.plan.groups[index]!.log}/g${index}`;
 }
