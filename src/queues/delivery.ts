@@ -21,6 +21,7 @@ const DELIVERY_HEADER_BYTES = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
 const BLOCK_BYTES_MAX = 4 * VARINT_BYTES_MAX;
 /** Tasks that one commit notes as blocked, at most. */
 const BLOCKED_AT_ONCE = 256;
+const NONE: readonly Outstanding[] = [];
 
 /** Someone who wants tasks. */
 export interface Receiver {
@@ -263,7 +264,7 @@ export class Delivery {
     // One operation for each lane.
     const staged = ages ? tasks.toSorted((a, b) => b.lane - a.lane) : tasks;
     for (let from = 0; from < staged.length; ) from = this.#stage(staged, from, receiver);
-    const met = this.#met;
+    const met = this.#met.length === 0 ? NONE : this.#met;
     if (met.length > 0) {
       this.#met = [];
       this.#stageMet(met);
