@@ -94,11 +94,11 @@ export function dedupeConformance(check: Check): void {
 
   check("dedupe: delayed tasks have keys as well", async ({ mq, pass }) => {
     const jobs = await mq.openTask("jobs");
-    const first = await jobs.enqueue("later", { dedupeKey: "k", delay: 100 });
+    const first = await jobs.enqueue("later", { dedupeKey: "k", delay: 1000 });
     assert.equal((await jobs.enqueue("now", { dedupeKey: "k" })).id, first.id);
     assert.equal(await jobs.dequeue(), undefined);
     const waiting = jobs.dequeue({ wait: "1h" });
-    await pass(400);
+    await pass(1500);
     assert.equal((await waiting)?.payload.toString(), "later");
   });
 

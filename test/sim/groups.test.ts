@@ -114,7 +114,10 @@ void test("a group may be deleted while what its members hold is being settled",
   const answers = Promise.allSettled(settled);
   assert.equal(await machine.settle(deleted), true);
   for (const answer of await machine.settle(answers)) {
-    assert.ok(answer.status === "fulfilled" || isVarveError(answer.reason, "ERR_NOT_FOUND"), `${answer.status === "rejected" && answer.reason}`);
+    assert.ok(
+      answer.status === "fulfilled" || isVarveError(answer.reason, "ERR_NOT_FOUND"),
+      `${answer.status === "rejected" && answer.reason}`,
+    );
   }
   assert.equal((await machine.settle(mq.stats())).health, "ok");
   const next = machine.kill();

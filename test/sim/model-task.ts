@@ -382,11 +382,14 @@ export class TaskModel {
     const expired = item.expiry !== undefined && item.expiry.earliestMs - WALL_ROUNDING_MS <= ending.nowMs;
     const called = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
     const ended = called || expired || this.dropsOldest;
-    if (ended || (this.isNeeded(item, ending, found) && this.wasTaken())) {
+    const needed = this.isNeeded(item, ending, found);
+    // What may have been lost as well leaves the call its tasks, for those that must have been taken.
+    const mayBeTaken = () => (needed ? this.wasTaken() : this.log === undefined && this.take !== undefined);
+    if (ended || mayBeTaken()) {
       // Was it lost, or was it there and then ended? There is no telling, but it will not come back.
       if (!isRequired(item.commit, ending)) found.unsure.add(item);
       found.gone.add(item);
-    } else if (this.log !== undefined && this.isNeeded(item, ending, found)) {
+    } else if (this.log !== undefined && needed) {
       this.violate(`${this.name}: message ${item.number} is not there, and was not done`);
     }
   }
@@ -399,9 +402,13 @@ export class TaskModel {
 
   /** Whether a call that was never answered may have taken one more task. */
   private wasTaken(): boolean {
-    const take = this.takes.find(({ commit, left }) => commit.outcome === "unknown" && left > 0);
+    const { take } = this;
     if (take !== undefined) take.left--;
     return take !== undefined;
+  }
+
+  private get take() {
+    return this.takes.find(({ commit, left }) => commit.outcome === "unknown" && left > 0);
   }
 
   private recoveredTask(item: Item, task: SeenTask, ending: Ending): void {
