@@ -25,16 +25,16 @@ export class RequestParser {
   #pieceBytes = 0;
   /** The `set` whose body is being received. */
   #set: SetRequest | undefined;
-  /** The body of the last `set` that `next` returned. Stands in a packet: to be used or copied in the same turn. */
+  /** The body of the last `set` that `next` returned: part of a packet, which stays as long as it is referred to. */
   body: Buffer = NOTHING;
 
   constructor(bodyBytesMax: number) {
     this.#bodyBytesMax = bodyBytesMax;
   }
 
-  /** Bytes held of a request that is not complete. */
+  /** Bytes kept of requests that are not complete, or have not had their turn. */
   get heldBytes(): number {
-    return this.#pieceBytes;
+    return this.#pieceBytes + this.waitingBytes;
   }
 
   /** Whether part of a request has arrived. */
@@ -71,7 +71,8 @@ export class RequestParser {
       if (line === undefined) return undefined;
       const request = parseRequest(line);
       if (request.command !== "set") return request;
-      if (request.bytes > this.#bodyBytesMax) {
+      // Of a fan-out, all the copies together: they are one commit.
+      if (request.bytes * request.queues.length > this.#bodyBytesMax) {
         throw new Refusal(`SERVER_ERROR object too large: at most ${this.#bodyBytesMax} bytes are taken`);
       }
       this.#set = request;

@@ -68,16 +68,6 @@ async function ended(settling: Promise<void>): Promise<void> {
   }
 }
 
-/** A read of a queue that is deleted while it waits finds nothing. */
-async function unlessDeleted<T>(reading: Promise<T | undefined>): Promise<T | undefined> {
-  try {
-    return await reading;
-  } catch (error) {
-    if (isVarveError(error, "ERR_NOT_FOUND") || isVarveError(error, "ERR_CLOSED")) return undefined;
-    throw error;
-  }
-}
-
 export class OpenedQueue extends TaskSource {
   readonly name: string;
   readonly tasks: TaskQueue;
@@ -103,11 +93,11 @@ export class OpenedQueue extends TaskSource {
   }
 
   async open({ wait, signal }: Wait): Promise<Task | undefined> {
-    return this.count(this.#read(await unlessDeleted(this.tasks.dequeue({ lease: "session", wait, signal }))));
+    return this.count(this.#read(await this.tasks.dequeue({ lease: "session", wait, signal })));
   }
 
   peek({ wait, signal }: Wait): Promise<{ readonly payload: Buffer } | undefined> {
-    return unlessDeleted(this.tasks.peek({ wait, signal }));
+    return this.tasks.peek({ wait, signal });
   }
 
   protected ack(task: Task): Promise<void> {
@@ -139,11 +129,11 @@ class CursorSource extends TaskSource {
   }
 
   async open({ wait, signal }: Wait): Promise<Task | undefined> {
-    return this.count(await unlessDeleted(this.cursor.dequeue({ lease: "session", wait, signal })));
+    return this.count(await this.cursor.dequeue({ lease: "session", wait, signal }));
   }
 
   peek({ wait, signal }: Wait): Promise<{ readonly payload: Buffer } | undefined> {
-    return unlessDeleted(this.cursor.peek({ wait, signal }));
+    return this.cursor.peek({ wait, signal });
   }
 
   protected ack(task: Task): Promise<void> {
@@ -213,13 +203,30 @@ export class Queues {
     return source;
   }
 
+  /** Lets go of what turned out to have been deleted by others. */
+  forget(name: string, cursor: string | undefined, source: Source): void {
+    const queue = this.#opened.get(name);
+    if (cursor !== undefined && queue?.cursors.get(cursor) === source) queue.cursors.delete(cursor);
+    else if (queue !== undefined && (queue === source || cursor !== undefined)) this.#opened.delete(name);
+  }
+
   /** One copy for each name, in one commit. */
   async fanOut(names: readonly string[], body: Buffer, expiresAtMs: number | undefined): Promise<void> {
-    const copy = Buffer.from(body);
+    try {
+      await this.#fanOut(names, body, expiresAtMs);
+    } catch (error) {
+      if (!isVarveError(error, "ERR_NOT_FOUND")) throw error;
+      // One of them has been deleted by someone else: it is made again.
+      for (const name of names) this.#opened.delete(name);
+      await this.#fanOut(names, body, expiresAtMs);
+    }
+  }
+
+  async #fanOut(names: readonly string[], body: Buffer, expiresAtMs: number | undefined): Promise<void> {
     const queues = await Promise.all(names.map((name) => this.open(name)));
     const options = expiresAtMs === undefined ? undefined : { expiresAt: new Date(expiresAtMs) };
     await this.#mq.transaction((tx) => {
-      for (const { tasks } of queues) tx.enqueue(tasks, copy, options);
+      for (const { tasks } of queues) tx.enqueue(tasks, body, options);
     });
   }
 

@@ -64,11 +64,17 @@ export const UNEXPECTED_END = "ERROR unexpected EOF";
 const NAME_LENGTH_MAX = 100;
 /** Longest wait of a read; what asks for more waits this long. A platform timer holds 2^31 - 1 ms. */
 const WAIT_MS_MAX = 24 * 86_400_000;
+/** Queues that one `set` may name. */
+const FAN_OUT_MAX = 100;
+/** Of `get`, stray slashes included. */
+const SUFFIXES_MAX = 8;
 const PLAIN = new Set(["flush_all", "flush_all_expired", "stats", "version", "quit"]);
 
 /** Understood names of `get`: a worker asks for the same one again and again. */
 const known = new Map<string, GetRequest>();
 const KNOWN_MAX = 4096;
+/** Longer ones are understood anew each time: what is kept must be small. */
+const KNOWN_LENGTH_MAX = 128;
 
 /**
  * @param line without its line end; each character is one byte
@@ -104,13 +110,16 @@ function parseGet(target: string | undefined): GetRequest {
   const found = known.get(text);
   if (found !== undefined) return found;
   const request = parseTarget(text);
+  if (text.length > KNOWN_LENGTH_MAX) return request;
   if (known.size >= KNOWN_MAX) known.clear();
-  known.set(text, request);
+  // A copy: a part of a string keeps the whole line in memory.
+  known.set(Buffer.from(text, "latin1").toString("latin1"), request);
   return request;
 }
 
 function parseTarget(text: string): GetRequest {
-  const [name = "", ...suffixes] = text.split("/");
+  const [name = "", ...suffixes] = text.split("/", SUFFIXES_MAX + 2);
+  if (suffixes.length > SUFFIXES_MAX) throw new Refusal(INVALID_COMMAND);
   let open = false;
   let close = false;
   let abort = false;
@@ -135,7 +144,8 @@ function parseWait(digits: string): number {
 
 function parseSet(words: readonly string[]): SetRequest {
   if (words.length < 5 || words.length > 6) throw new Refusal(INVALID_COMMAND);
-  const queues = words[1]!.split("+").map(checkQueue);
+  const queues = words[1]!.split("+", FAN_OUT_MAX + 1).map(checkQueue);
+  if (queues.length > FAN_OUT_MAX) throw new Refusal(INVALID_COMMAND);
   const [, , , expiry, bytes] = words as [string, string, string, string, string];
   // Flags (the third word) are neither looked at nor kept.
   if (!/^[+-]?\d{1,15}$/.test(expiry)) throw new Refusal(INVALID_COMMAND);

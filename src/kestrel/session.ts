@@ -31,6 +31,8 @@ import type { Front } from "./server.js";
 
 /** Requests of one connection that are under way at once. */
 const IN_FLIGHT_MAX = 1024;
+/** Plain gets of one connection that are under way at once: what they take is theirs, whether its reply arrives or not. */
+const GETS_IN_FLIGHT_MAX = 16;
 /** A client that leaves this many bytes of replies unread gets no more done. */
 const UNREAD_BYTES_MAX = 1024 * 1024;
 /** Requests that wait for their turn, in bytes, before the socket is no longer read. */
@@ -38,6 +40,7 @@ const UNREAD_INPUT_BYTES_MAX = 256 * 1024;
 /** Input is read on for this long after an error, so that the reply is not lost to a reset. */
 const LINGER_MS = 1000;
 const NONE = "END\r\n";
+const AT_ONCE = Object.freeze({ wait: 0, signal: undefined });
 
 /** What is written when its turn comes. */
 type Reply = string | { readonly queue: string; readonly payload: Buffer } | Refusal;
@@ -68,6 +71,8 @@ export class Session {
   #ending = false;
   #gone = false;
   #heldBytes = 0;
+  /** Of the last value that was read. */
+  #lastValueBytes = 0;
   #readBytes = 0;
   #writtenBytes = 0;
   /** When bytes of the client last arrived, or it last took some; by the front's clock. */
@@ -133,7 +138,7 @@ export class Session {
   #pump(): void {
     try {
       while (!this.#ending) {
-        if (this.#running === "other" || this.#slots.length >= IN_FLIGHT_MAX) break;
+        if (this.#running === "other" || this.#slots.length >= this.#inFlightMax) break;
         if (this.#output.pendingBytes > UNREAD_BYTES_MAX) break;
         const request = this.#held ?? this.#parser.next();
         if (request === undefined) break;
@@ -163,6 +168,12 @@ export class Session {
     const allowed = this.#front.hold(heldBytes - this.#heldBytes);
     this.#heldBytes = heldBytes;
     if (!allowed && !this.#ending) this.#refuse(new Refusal("SERVER_ERROR out of memory for requests under way"));
+  }
+
+  /** Of gets, only as many as their values are likely to be small enough for: nobody knows before they are there. */
+  get #inFlightMax(): number {
+    if (this.#running !== "get") return IN_FLIGHT_MAX;
+    return Math.max(1, Math.min(GETS_IN_FLIGHT_MAX, Math.floor(UNREAD_BYTES_MAX / (this.#lastValueBytes + 1))));
   }
 
   // ---------------------------------------------------------------------------------------------------------- replies
@@ -298,12 +309,19 @@ export class Session {
     const [name] = request.queues;
     if (request.queues.length > 1) return queues.fanOut(request.queues, body, expiresAt).then(stored, notStored);
     const queue = queues.opened(name!);
-    if (queue !== undefined) return queue.set(body, expiresAt).then(stored, notStored);
-    const copy = Buffer.from(body); // the packet may be gone by then
-    return queues
-      .open(name!)
-      .then((opened) => opened.set(copy, expiresAt))
-      .then(stored, notStored);
+    if (queue !== undefined) {
+      return queue.set(body, expiresAt).then(stored, (error) => {
+        if (!isVarveError(error, "ERR_NOT_FOUND")) return notStored(error);
+        queues.forget(name!, undefined, queue); // deleted by someone else: it is made again
+        return this.#setAnew(name!, body, expiresAt).then(stored, notStored);
+      });
+    }
+    return this.#setAnew(name!, body, expiresAt).then(stored, notStored);
+  }
+
+  async #setAnew(name: string, body: Buffer, expiresAt: number | undefined): Promise<void> {
+    const queue = await this.#front.queues.open(name);
+    await queue.set(body, expiresAt);
   }
 
   #get(request: GetRequest): Reply | Promise<Reply> {
@@ -313,6 +331,7 @@ export class Session {
       if (!request.open) return closing === undefined ? NONE : closing.then(() => NONE);
       // Staged behind the close, so the close takes effect before any wait.
       const reading = this.#read(request);
+      reading.catch(() => {}); // told below, unless the close fails as well
       return closing === undefined ? reading : closing.then(() => reading);
     }
     if (this.#open !== undefined && !request.peek) throw new Refusal(CLOSE_FIRST);
@@ -337,32 +356,58 @@ export class Session {
       return NONE;
     }
     counters.hits++;
+    this.#lastValueBytes = found.length;
     return { queue, payload: found };
   }
 
   async #take(source: Source, request: GetRequest): Promise<Buffer | undefined> {
-    const { waitMs } = request;
-    if (request.peek) {
-      return (await this.#waitFor(waitMs, (signal) => source.peek({ wait: waitMs, signal })))?.payload;
+    const { queues } = this.#front;
+    let from = source;
+    let found: Buffer | undefined;
+    try {
+      found = await this.#takeNow(from, request);
+    } catch (error) {
+      if (!isVarveError(error, "ERR_NOT_FOUND")) throw error;
+      queues.forget(request.queue, request.cursor, from); // deleted by someone else: it is made again
+      from = await queues.openSource(request.queue, request.cursor);
+      found = await this.#takeNow(from, request);
     }
-    if (!request.open) {
-      const task = await source.take();
-      if (task !== undefined || waitMs === 0) return task?.payload;
+    if (found !== undefined || request.waitMs === 0 || this.#gone) return found;
+    try {
+      return await this.#takeLater(from, request);
+    } catch (error) {
+      // Deleted, or closed, while it waited: there is nothing.
+      if (!isVarveError(error, "ERR_NOT_FOUND") && !isVarveError(error, "ERR_CLOSED")) throw error;
+      queues.forget(request.queue, request.cursor, from);
+      return undefined;
     }
-    // Taken under a lease even by a plain read that waits: if the client has gone meanwhile, it goes back.
-    const task = await this.#waitFor(waitMs, (signal) => source.open({ wait: waitMs, signal }));
+  }
+
+  async #takeNow(source: Source, { peek, open }: GetRequest): Promise<Buffer | undefined> {
+    if (peek) return (await source.peek(AT_ONCE))?.payload;
+    if (!open) return (await source.take())?.payload;
+    return await this.#opened(source, await source.open(AT_ONCE), true);
+  }
+
+  async #takeLater(source: Source, { peek, open, waitMs }: GetRequest): Promise<Buffer | undefined> {
+    if (peek) return (await this.#waitFor((signal) => source.peek({ wait: waitMs, signal })))?.payload;
+    // Taken under a lease even by a plain read: if the client has gone meanwhile, it goes back.
+    return await this.#opened(source, await this.#waitFor((signal) => source.open({ wait: waitMs, signal })), open);
+  }
+
+  /** A task is in this connection's hands: its open read, or at once confirmed. */
+  async #opened(source: Source, task: Task | undefined, keep: boolean): Promise<Buffer | undefined> {
     if (task === undefined) return undefined;
     if (this.#gone) {
       this.#return({ source, task });
       return undefined;
     }
-    if (request.open) this.#open = { source, task };
+    if (keep) this.#open = { source, task };
     else await source.confirm(task);
     return task.payload;
   }
 
-  async #waitFor<T>(waitMs: number, start: (signal: AbortSignal | undefined) => Promise<T>): Promise<T> {
-    if (waitMs === 0) return await start(undefined);
+  async #waitFor<T>(start: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const waiting = new AbortController();
     if (this.#ending) waiting.abort();
     this.#waiting = waiting;

@@ -107,6 +107,40 @@ test("unfinished values of all connections together have a limit, and who goes o
   });
 });
 
+test("a fan-out is bounded: by its names, and by its copies together", async () => {
+  await withFront({ kestrel: { maxMessageBytes: 1000 } }, async (front) => {
+    for (const [names, bytes, expected] of [
+      [Array(101).fill("a").join("+"), 1, /^CLIENT_ERROR/],
+      ["a+b", 501, /^SERVER_ERROR object too large/],
+    ] as const) {
+      const client = await front.client();
+      client.send(`set ${names} 0 0 ${bytes}\r\n${"x".repeat(bytes)}\r\n`);
+      assert.match(await client.toEnd(), expected);
+    }
+    const client = await front.client();
+    assert.equal(await client.ask(`set a+b 0 0 500\r\n${"x".repeat(500)}\r\n`), "STORED\r\n");
+    await works(front);
+  });
+});
+
+test("what is deleted while others read it can be used again at once", async () => {
+  await withFront({}, async (front) => {
+    const [one, two] = [await front.client(), await front.client()];
+    await one.ask("set q 0 0 1\r\n1\r\n");
+    for (let round = 0; round < 30; round++) {
+      const command = ["delete q.k", "flush q.k", "delete r", "flush q"][round % 4]!;
+      one.send(`${command}\r\n`);
+      two.send("get q.k/peek\r\nget r/peek\r\n");
+      await one.until("\r\n");
+      await two.until("END\r\n");
+      await two.until("END\r\n");
+      assert.equal(await two.ask("set q+r 0 0 1\r\n2\r\n"), "STORED\r\n", command);
+      assert.equal(await two.ask("get r\r\n", "END\r\n"), "VALUE r 0 1\r\n2\r\nEND\r\n", command);
+      assert.match(await two.ask("get q.k\r\n", "END\r\n"), /^VALUE q 0 1\r\n/, command);
+    }
+  });
+});
+
 test("a line without an end is cut off at its limit", async () => {
   await withFront({}, async (front) => {
     const client = await front.client();
