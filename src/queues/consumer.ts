@@ -185,10 +185,16 @@ export class Consumer {
   }
 
   lane(number: number): Lane {
-    const lane = this.lanes.find((each) => each.number === number);
+    const lane = this.findLane(number);
     if (lane === undefined)
       throw new MalformedError(`consumer ${this.number} of ${this.host.name} has no lane ${number}`);
     return lane;
+  }
+
+  /** Called for each task. */
+  findLane(number: number): Lane | undefined {
+    for (const lane of this.lanes) if (lane.ledger.lane === number) return lane;
+    return undefined;
   }
 
   /** Tasks that could be delivered now / wait for their time / are handed out. */
@@ -275,8 +281,8 @@ export class Consumer {
         const order = attempt % 4 < 2 ? 0 : input.varint();
         task.limit = input.varint();
         task.bytes = input.varint();
-        task.tokenHigh = input.u32();
-        task.tokenLow = input.u32();
+        task.tokenHigh = input.u32() | 0;
+        task.tokenLow = input.u32() | 0;
         ledger.deliver(task, time.elapsedMs, leaseMs);
         if (order === 0) continue;
         task.order = order;
@@ -367,7 +373,7 @@ export class Consumer {
   /** The task that a token proves the lease of, reserved for the caller. */
   claimLease(token: TaskToken): Outstanding {
     if (this.deleted !== undefined) throw this.deleted;
-    const task = this.lanes.find(({ ledger }) => ledger.lane === token.lane)?.ledger.outstanding.get(token.offset);
+    const task = this.findLane(token.lane)?.ledger.outstanding.get(token.offset);
     if (task === undefined) throw staleLease(token, "it is settled already");
     const same = task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;
     if (!same || task.phase !== TaskPhase.Leased) {
@@ -423,17 +429,23 @@ export class Consumer {
 
   /** Stages an operation on several tasks: one for each lane that they are in. */
   #stageOffsets(code: number, field: number | undefined, tasks: readonly Outstanding[]): void {
-    const [first] = tasks;
-    const oneLane = tasks.every((task) => task.ledger === first!.ledger);
-    for (const { ledger } of oneLane ? [{ ledger: first!.ledger }] : this.lanes) {
-      const own = oneLane ? tasks : tasks.filter((task) => task.ledger === ledger);
-      if (own.length === 0) continue;
-      const output = this.#operation(code, own[0]!);
-      if (field !== undefined) output.varint(field);
-      output.varint(own.length);
-      for (const task of own) output.varint(task.offset);
-      this.#engine.endOperation();
+    if (this.lanes.length === 1) {
+      this.#stageOffsetsOf(code, field, tasks);
+      return;
     }
+    for (const { ledger } of this.lanes) {
+      const own = tasks.filter((task) => task.ledger === ledger);
+      if (own.length > 0) this.#stageOffsetsOf(code, field, own);
+    }
+  }
+
+  /** The same for tasks of one lane. */
+  #stageOffsetsOf(code: number, field: number | undefined, tasks: readonly Outstanding[]): void {
+    const output = this.#operation(code, tasks[0]!);
+    if (field !== undefined) output.varint(field);
+    output.varint(tasks.length);
+    for (const task of tasks) output.varint(task.offset);
+    this.#engine.endOperation();
   }
 
   /** Upper bound for an operation on several tasks. */
@@ -638,7 +650,7 @@ export class Consumer {
       at = Math.min(at, engine.elapsedMs() + wait);
     }
     for (const { scheduled, number, hasRoom } of this.lanes) {
-      if (scheduled === undefined) continue;
+      if (scheduled === undefined || scheduled.size === 0) continue;
       const now = engine.elapsedMs();
       at = Math.min(at, scheduled.nextAt(number, hasRoom, now, engine.clock.wallMs()));
       if (scheduled.waitsForWall(number)) at = Math.min(at, now + WALL_CHECK_MS);
@@ -671,8 +683,10 @@ export class Consumer {
 
   /** Takes in more of the tasks whose time has come, where those that were taken in run out. */
   refill(): void {
-    if (this.lanes.some(({ scheduled, runsOut }) => runsOut && scheduled !== undefined && scheduled.size > 0)) {
+    for (const { scheduled, runsOut } of this.lanes) {
+      if (scheduled === undefined || scheduled.size === 0 || !runsOut) continue;
       this.#ripenScheduled();
+      return;
     }
   }
 
@@ -680,7 +694,8 @@ export class Consumer {
   get isFetching(): boolean {
     const engine = this.#engine;
     return this.lanes.some(({ scheduled, number }) => {
-      return scheduled?.isLoadingDue(number, engine.elapsedMs(), engine.clock.wallMs()) === true;
+      if (scheduled === undefined || scheduled.size === 0) return false;
+      return scheduled.isLoadingDue(number, engine.elapsedMs(), engine.clock.wallMs());
     });
   }
 

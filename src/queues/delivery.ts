@@ -263,17 +263,20 @@ export class Delivery {
     let durability = receiver.durability;
     // One operation for each lane.
     const staged = ages ? tasks.toSorted((a, b) => b.lane - a.lane) : tasks;
-    for (let from = 0; from < staged.length; ) from = this.#stage(staged, from, receiver);
+    for (let from = 0; from < staged.length; ) {
+      const lane = consumer.lane(staged[from]!.task.ledger.lane);
+      const to = this.#stage(lane, staged, from, receiver);
+      // What is not yet visible in the directory's mode is not shown by way of a delivery either.
+      if (lane.isNew) durability = "sync";
+      for (; from < to && durability !== "sync"; from++) {
+        if (staged[from]!.task.offset >= lane.stream.visible) durability = engine.options.durability;
+      }
+      from = to;
+    }
     const met = this.#met.length === 0 ? NONE : this.#met;
     if (met.length > 0) {
       this.#met = [];
       this.#stageMet(met);
-    }
-    for (const { task } of tasks) {
-      const { stream, isNew } = consumer.lane(task.ledger.lane);
-      // What is not yet visible in the directory's mode is not shown by way of a delivery either.
-      if (isNew) durability = "sync";
-      else if (task.offset >= stream.visible) durability = engine.options.durability;
     }
     this.#giving += tasks.length;
     if (!receiver.autoAck) this.#leasing += tasks.length;
@@ -380,8 +383,8 @@ export class Delivery {
   }
 
   /** Stages the operation for the tasks of one lane, from an index on; returns the one behind them. */
-  #stage(tasks: readonly LeasedTask[], from: number, { autoAck, drops, leaseMs }: Receiver): number {
-    const { ledger } = tasks[from]!.task;
+  #stage(lane: Lane, tasks: readonly LeasedTask[], from: number, { autoAck, drops, leaseMs }: Receiver): number {
+    const { ledger } = lane;
     let to = from + 1;
     while (to < tasks.length && tasks[to]!.task.ledger === ledger) to++;
     const taken = drops === true ? ConsumerOp.Discard : ConsumerOp.Take;
@@ -391,14 +394,14 @@ export class Delivery {
     }
     const output = this.#consumer.operation(autoAck ? taken : ConsumerOp.Deliver);
     output.varint(ledger.lane);
-    output.varint(this.#consumer.lane(ledger.lane).notePassed());
+    output.varint(lane.notePassed());
     if (!autoAck) output.varint(leaseMs);
     output.varint(to - from);
     for (let index = from; index < to; index++) {
       const { task } = tasks[index]!;
       output.varint(task.offset);
       // Taken by the cursor, and not from those that were outstanding before.
-      const fresh = ledger.outstanding.has(task.offset) ? 0 : 1;
+      const fresh = task.phase === TaskPhase.Done ? 1 : 0;
       if (autoAck) {
         output.varint(task.bytes * 2 + fresh);
         continue;
@@ -499,14 +502,15 @@ export class Delivery {
     task.attempt++;
     task.bytes = record.end - record.payloadStart;
     if (!autoAck) {
-      task.tokenHigh = random.uint32();
-      task.tokenLow = random.uint32();
+      // As signed numbers they need no memory of their own.
+      task.tokenHigh = random.uint32() | 0;
+      task.tokenLow = random.uint32() | 0;
     }
     return new LeasedTask(this.#consumer, task, record, attributes);
   }
 
   #isOver(record: RecordCursor, attributes: TaskAttributes): boolean {
-    const { ttlMs = 0 } = this.#consumer.host;
+    const ttlMs = this.#consumer.host.ttlMs ?? 0;
     if (attributes.expiresAt === 0 && ttlMs === 0) return false;
     return isOver(record, attributes, ttlMs, this.#engine.clock.wallMs());
   }
@@ -578,7 +582,7 @@ export class Delivery {
     } catch (error) {
       for (const { successor } of swept) successor?.decided?.();
       for (const { task } of swept.toReversed()) {
-        if (task.phase === TaskPhase.Leased) lane.taken = task.offset;
+        if (task.phase === TaskPhase.Done) lane.taken = task.offset;
         else lane.ledger.unhold(task);
       }
       throw error;
@@ -595,7 +599,7 @@ export class Delivery {
     for (const { task } of swept) {
       task.reserved = true;
       output.varint(task.offset);
-      output.varint(task.bytes * 2 + (lane.ledger.outstanding.has(task.offset) ? 0 : 1));
+      output.varint(task.bytes * 2 + (task.phase === TaskPhase.Done ? 1 : 0));
     }
     engine.endOperation();
     this.#sweeping = new Promise((settle, fail) => {

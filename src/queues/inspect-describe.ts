@@ -407,5 +407,5 @@ function phaseName(phase: number): string {
 }
 
 function token(high: number, low: number): string {
-  return high.toString(16).padStart(8, "0") + low.toString(16).padStart(8, "0");
+  return (high >>> 0).toString(16).padStart(8, "0") + (low >>> 0).toString(16).padStart(8, "0");
 }

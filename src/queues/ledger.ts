@@ -28,7 +28,8 @@ export const FAILURES_MAX = 16;
 export class Outstanding {
   readonly ledger: Ledger;
   readonly offset: number;
-  phase: TaskPhase = TaskPhase.Leased;
+  /** `Done` as well while it is not in the ledger yet. */
+  phase: TaskPhase = TaskPhase.Done;
   attempt = 0;
   /** Deliveries allowed: 0 for the queue's rule, else one more than the number (1: unlimited). */
   limit = 0;
@@ -40,6 +41,7 @@ export class Outstanding {
   wallAt = 0;
   /** Elapsed time when the lease began or the task became ready. */
   since = 0;
+  /** Signed. */
   tokenHigh = 0;
   tokenLow = 0;
   /** Payload bytes; 0 until they are known, which is when it is first delivered. */
@@ -133,7 +135,9 @@ export class Ledger {
   /** Moves the cursor up to `offset`, past tasks that are outstanding or not there. */
   advance(offset: number): void {
     if (offset <= this.cursor) return;
-    if (offset - this.cursor < this.ahead.size) {
+    if (this.ahead.size === 0) {
+      // As in most queues.
+    } else if (offset - this.cursor < this.ahead.size) {
       for (let at = this.cursor; at < offset; at++) this.ahead.delete(at);
     } else {
       for (const at of this.ahead) if (at < offset) this.ahead.delete(at);
@@ -177,7 +181,7 @@ export class Ledger {
    * @param leaseMs 0: until its session ends
    */
   deliver(task: Outstanding, elapsedMs: number, leaseMs: number): void {
-    if (this.outstanding.has(task.offset)) {
+    if (task.phase !== TaskPhase.Done) {
       this.#leave(task);
     } else {
       this.outstanding.set(task.offset, task);
@@ -195,11 +199,10 @@ export class Ledger {
 
   /** Hands a task out and is done with it. */
   take(task: Outstanding): void {
-    if (this.outstanding.has(task.offset)) {
+    if (task.phase !== TaskPhase.Done) {
       this.finish(task);
     } else {
       this.takenBytes += task.bytes;
-      task.phase = TaskPhase.Done;
       this.advance(task.offset + 1);
     }
   }
@@ -463,8 +466,8 @@ function decodeTask(ledger: Ledger, input: Decoder): Outstanding {
   task.at = (phase & SESSION_FLAG) === 0 ? at : Number.POSITIVE_INFINITY;
   task.wallAt = input.varint();
   task.since = input.varint();
-  task.tokenHigh = input.u32();
-  task.tokenLow = input.u32();
+  task.tokenHigh = input.u32() | 0;
+  task.tokenLow = input.u32() | 0;
   task.bytes = input.varint();
   task.failures = decodeFailures(input);
   if ((phase & PROGRESS_FLAG) !== 0) task.progress = input.string();

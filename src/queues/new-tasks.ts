@@ -1,4 +1,3 @@
-import type { Enqueued } from "../api/contract.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP } from "../engine/queue-state.js";
 import type { RecordParts } from "../storage/batch.js";
@@ -13,9 +12,8 @@ import type { TaskState } from "./task-state.js";
 /** On disk: append, never renumber. n { key, id }: the key stands for the task from now on. */
 export const OP_DEDUPE = FIRST_QUEUE_OP + 74;
 
-/** A task on its way into a queue. */
-interface NewTask {
-  readonly parts: RecordParts;
+/** What becomes of a task whose caller gave dedupe keys. */
+interface KeyedTask {
   readonly key: string | undefined;
   claim: DedupeClaim | undefined;
   /** Not enqueued: an earlier task stands for its key. */
@@ -33,8 +31,9 @@ export class NewTasks implements Change {
   readonly #state: TaskState;
   readonly #priority: number;
   readonly #due: DueTerms | undefined;
-  readonly #tasks: NewTask[];
-  readonly #hasKeys: boolean;
+  readonly #parts: readonly RecordParts[];
+  /** One for each record; `undefined` where none has a key. */
+  readonly #keyed: readonly KeyedTask[] | undefined;
   /** Of those that are enqueued: they are consecutive. */
   #first = 0;
   #count = 0;
@@ -55,14 +54,14 @@ export class NewTasks implements Change {
     this.#state = state;
     this.#priority = priority;
     this.#due = due;
-    this.#tasks = records.map((parts, index) => {
-      return { parts, key: keys?.[index], claim: undefined, duplicate: false, id: "" };
-    });
-    this.#hasKeys = keys?.some((key) => key !== undefined) === true;
+    this.#parts = records;
+    this.#keyed = keys?.some((key) => key !== undefined)
+      ? keys.map((key) => ({ key, claim: undefined, duplicate: false, id: "" }))
+      : undefined;
     this.bulkBytes = totalBytesMax(records);
     this.records = records.length;
     let metaBytes = due === undefined ? 0 : SCHEDULE_BYTES_MAX;
-    if (this.#hasKeys) metaBytes += OPERATION_HEADER_BYTES + VARINT_BYTES_MAX;
+    if (this.#keyed !== undefined) metaBytes += OPERATION_HEADER_BYTES + VARINT_BYTES_MAX;
     for (const key of keys ?? []) if (key !== undefined) metaBytes += key.length * 3 + 4 * VARINT_BYTES_MAX;
     this.metaBytes = metaBytes;
   }
@@ -71,11 +70,11 @@ export class NewTasks implements Change {
     const { deleted } = this.#state.tasks;
     if (deleted !== undefined) throw deleted;
     this.#state.openLane(this.#state.consumer, this.#priority);
-    if (!this.#hasKeys) return;
+    if (this.#keyed === undefined) return;
     const { dedupe, config, name } = this.#state;
     const elapsedMs = this.#engine.elapsedMs();
     try {
-      for (const task of this.#tasks) {
+      for (const task of this.#keyed) {
         if (task.key === undefined) continue;
         const { claim, first } = dedupe.claim(task.key, config.dedupe, elapsedMs, name);
         task.claim = claim;
@@ -88,7 +87,7 @@ export class NewTasks implements Change {
   }
 
   release(): void {
-    for (const { claim, duplicate } of this.#tasks) {
+    for (const { claim, duplicate } of this.#keyed ?? []) {
       if (claim !== undefined && !duplicate) this.#state.dedupe.release(claim);
     }
   }
@@ -97,21 +96,24 @@ export class NewTasks implements Change {
     const engine = this.#engine;
     const { consumer, scheduled } = this.#state;
     const { stream } = consumer.lane(this.#priority);
+    const keyed = this.#keyed;
     this.#count = 0;
-    for (const task of this.#tasks) {
-      if (task.duplicate) continue;
-      const offset = engine.append(stream, task.parts);
+    for (let index = 0; index < this.records; index++) {
+      const task = keyed?.[index];
+      if (task?.duplicate === true) continue;
+      const offset = engine.append(stream, this.#parts[index]!);
       if (this.#count++ === 0) this.#first = offset;
+      if (task === undefined) continue;
       task.id = taskId(this.#priority, offset);
       if (task.claim !== undefined) task.claim.id = task.id;
     }
     if (this.#count === 0) return;
     if (this.#due !== undefined) scheduled.stage(engine, this.#priority, this.#first, this.#count, this.#due);
-    if (this.#hasKeys) this.#stageKeys();
+    if (keyed !== undefined) this.#stageKeys(keyed);
   }
 
-  #stageKeys(): void {
-    const claimed = this.#tasks.filter(({ claim, duplicate }) => claim !== undefined && !duplicate);
+  #stageKeys(keyed: readonly KeyedTask[]): void {
+    const claimed = keyed.filter(({ claim, duplicate }) => claim !== undefined && !duplicate);
     if (claimed.length === 0) return;
     const output = this.#engine.operation(OP_DEDUPE, this.#state.id);
     output.varint(claimed.length);
@@ -126,7 +128,7 @@ export class NewTasks implements Change {
     if (this.#count === 0) return;
     const { dedupe, scheduled, consumer } = this.#state;
     const { entryTime } = this.#engine;
-    for (const { key, id, duplicate } of this.#tasks) {
+    for (const { key, id, duplicate } of this.#keyed ?? []) {
       if (key !== undefined && !duplicate) dedupe.committed(key, id, entryTime.elapsedMs);
     }
     if (this.#due === undefined) {
@@ -139,9 +141,10 @@ export class NewTasks implements Change {
   }
 
   /** What the caller is told, in order; once it is staged. */
-  enqueued(): Pick<Enqueued, "id" | "created">[] {
-    return this.#tasks.map(({ id, claim, duplicate }) => {
-      return { id: duplicate ? claim!.id! : id, created: !duplicate };
-    });
+  enqueued<T>(tell: (id: string, created: boolean) => T): T[] {
+    const first = this.#first;
+    if (this.#keyed === undefined)
+      return this.#parts.map((_, index) => tell(taskId(this.#priority, first + index), true));
+    return this.#keyed.map(({ id, claim, duplicate }) => tell(duplicate ? claim!.id! : id, !duplicate));
   }
 }

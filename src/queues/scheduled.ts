@@ -150,6 +150,7 @@ export class Scheduled {
 
   /** Tasks that wait, those included whose time has come but that were not taken yet. */
   get size(): number {
+    if (this.#lanes.size === 0) return 0;
     return this.#countOf(WheelClock.Elapsed) + this.#countOf(WheelClock.Wall);
   }
 

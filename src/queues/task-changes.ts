@@ -13,6 +13,7 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
 import type { RecordParts } from "../storage/batch.js";
 import { type Decoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Clock } from "../storage/clock.js";
 import type { Lane } from "./lane.js";
 import { TaskPhase } from "./ledger.js";
 import { placeOf } from "./outcomes.js";
@@ -41,14 +42,14 @@ const CHANGE_BYTES_MAX = OPERATION_HEADER_BYTES + 7 * VARINT_BYTES_MAX;
 export function applyTerms(
   parts: RecordParts,
   { maxAttempts, ttlMs, expiresAtMs, orderKey }: TaskTerms,
-  wallMs: number,
+  clock: Clock,
   setAside: boolean,
 ): void {
   const isPlain = maxAttempts === undefined && ttlMs === undefined && expiresAtMs === undefined;
   if (isPlain && orderKey === undefined && !setAside) return;
   const limit = maxAttempts === undefined ? 0 : maxAttempts + 1;
   let expiresAt = 0;
-  if (ttlMs !== undefined) expiresAt = wallMs + ttlMs;
+  if (ttlMs !== undefined) expiresAt = clock.wallMs() + ttlMs;
   // 0 says that there is none; nothing else was ever due in 1970.
   else if (expiresAtMs !== undefined) expiresAt = Math.max(1, expiresAtMs);
   parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside, orderKey });

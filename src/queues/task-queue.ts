@@ -84,7 +84,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       const resolved = resolveEnqueueOptions(options);
       const parts = this.#input.read(input, resolved.key, resolved.headers);
       const due = this.#dueOf(resolved);
-      applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+      applyTerms(parts, resolved, engine.clock, due !== undefined);
       const { priority } = resolved;
       if (due !== undefined || resolved.dedupeKey !== undefined || priority > 0) {
         this.#commitNew(
@@ -107,11 +107,8 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         engine.add(new ValueOperation(durability, new EnqueuedTask(this, String(offset), true), resolve, reject));
         this.consumer.delivery.wake();
       };
-      const enter = () => {
-        if (engine.stalled) park(engine, bytes, [parts], stage, reject);
-        else stage();
-      };
-      this.#state.room.enter(engine, [parts], enter, reject);
+      if (this.#state.room.isLimited || engine.stalled) this.#enter([parts], bytes, stage, reject);
+      else stage();
     });
   }
 
@@ -133,7 +130,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       const due = this.#dueOf(resolved);
       const records = inputs.map((input) => {
         const parts = this.#input.read(input, undefined, undefined);
-        applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+        applyTerms(parts, resolved, engine.clock, due !== undefined);
         return parts;
       });
       this.#commitNew(records, resolved.priority, due, dedupeKeys, resolved.durability, resolve, reject);
@@ -415,7 +412,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     const parts = this.#input.read(input, resolved.key, resolved.headers);
     detach([parts]);
     const due = this.#dueOf(resolved);
-    applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+    applyTerms(parts, resolved, engine.clock, due !== undefined);
     // A transaction waits for nobody.
     this.#state.room.require();
     return new NewTasks(engine, this.#state, [parts], resolved.priority, due, [resolved.dedupeKey]);
@@ -443,7 +440,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         },
       );
     }
-    applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined || children.length > 0);
+    applyTerms(parts, resolved, engine.clock, due !== undefined || children.length > 0);
     return { state: this.#state, parts, priority: resolved.priority, due, children };
   }
 
@@ -471,15 +468,21 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       const mode = isNew ? "sync" : engine.durability(durability);
       commit(engine, [tasks], mode, () => resolve(this.#enqueued(tasks)), reject);
     };
+    this.#enter(records, tasks.bulkBytes, stage, reject);
+  }
+
+  /** Stages a call when the queue and the engine have room for it. */
+  #enter(records: readonly RecordParts[], bytes: number, stage: () => void, reject: (error: Error) => void): void {
+    const { engine } = this;
     const enter = () => {
-      if (engine.stalled) park(engine, tasks.bulkBytes, records, stage, reject);
+      if (engine.stalled) park(engine, bytes, records, stage, reject);
       else stage();
     };
     this.#state.room.enter(engine, records, enter, reject);
   }
 
   #enqueued(tasks: NewTasks): Enqueued[] {
-    return tasks.enqueued().map(({ id, created }) => new EnqueuedTask(this, id, created));
+    return tasks.enqueued((id, created) => new EnqueuedTask(this, id, created));
   }
 
   /** Also once the queue is deleted, of which its handles do not know. */

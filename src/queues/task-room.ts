@@ -31,6 +31,12 @@ export class TaskRoom {
     this.#state = state;
   }
 
+  /** Whether there are any limits. */
+  get isLimited(): boolean {
+    const { maxCount, maxBytes, maxMessageBytes } = this.#state.config.limits;
+    return maxCount > 0 || maxBytes > 0 || maxMessageBytes > 0;
+  }
+
   /**
    * Runs a call that enqueues, now or when there is room for it.
    * @throws VarveError `ERR_TOO_LARGE`, `ERR_QUEUE_FULL`

@@ -437,7 +437,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   firing({ payload, key, headers, terms }: Template): Change {
     const parts: RecordParts = { payload, key, headers, attributes: undefined };
     const given = JSON.parse(terms);
-    applyTerms(parts, given, this.#engine.clock.wallMs(), false);
+    applyTerms(parts, given, this.#engine.clock, false);
     return new NewTasks(this.#engine, this, [parts], given.priority ?? 0, undefined, undefined);
   }
 

@@ -13,6 +13,7 @@ export interface TaskToken {
   readonly lane: number;
   readonly offset: number;
   readonly attempt: number;
+  /** Signed, as the lower half. */
   readonly high: number;
   readonly low: number;
 }
@@ -21,7 +22,7 @@ const TOKEN =
   /^([0-9a-z]{1,11}\.[0-9a-z]{1,7})\.([0-9a-z]{1,7})\.([0-9a-z]{1,11})\.([0-9a-z]{1,7})\.([0-9a-f]{8})([0-9a-f]{8})$/;
 
 export function formatToken(consumer: Consumer, { lane, offset, attempt, high, low }: TaskToken): string {
-  const bits = high.toString(16).padStart(8, "0") + low.toString(16).padStart(8, "0");
+  const bits = (high >>> 0).toString(16).padStart(8, "0") + (low >>> 0).toString(16).padStart(8, "0");
   const task = `${lane.toString(36)}.${offset.toString(36)}.${attempt.toString(36)}`;
   return `${holderOf(consumer)}.${task}.${bits}`;
 }
@@ -47,8 +48,8 @@ export function parseToken(text: unknown, consumer: Consumer): TaskToken {
     lane: Number.parseInt(parts[2]!, 36),
     offset: Number.parseInt(parts[3]!, 36),
     attempt: Number.parseInt(parts[4]!, 36),
-    high: Number.parseInt(parts[5]!, 16),
-    low: Number.parseInt(parts[6]!, 16),
+    high: Number.parseInt(parts[5]!, 16) | 0,
+    low: Number.parseInt(parts[6]!, 16) | 0,
   };
 }
 

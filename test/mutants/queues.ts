@@ -51,7 +51,7 @@ export const queueMutants: readonly Mutant[] = [
   {
     name: "a dedupe key is not in the commit of its task",
     file: newTasks,
-    search: "    if (this.#hasKeys) this.#stageKeys();",
+    search: "    if (keyed !== undefined) this.#stageKeys(keyed);",
     replacement: "",
     breaks: "a producer's retry makes no second task, also after a crash",
     killer: simulator,

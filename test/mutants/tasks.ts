@@ -128,8 +128,8 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "an ack is not logged",
     file: consumer,
-    search: "      output.varint(own.length);\n      for (const task of own) output.varint(task.offset);",
-    replacement: "      output.varint(0);",
+    search: "    output.varint(tasks.length);\n    for (const task of tasks) output.varint(task.offset);",
+    replacement: "    output.varint(0);",
     breaks: "a task is not delivered after its ack",
     killer: simulator,
   },
