@@ -67,7 +67,9 @@ export interface TaskTerms {
 export function placeOfId(state: TaskState, id: string): { readonly lane: Lane; readonly offset: number } | undefined {
   const place = state.outcomes.redrivenTo(id) ?? placeOf(id);
   const lane = state.consumer.lanes.find(({ number }) => number === place?.lane);
-  return lane === undefined || place!.offset >= lane.stream.next ? undefined : { lane, offset: place!.offset };
+  if (place === undefined || lane === undefined || place.offset >= lane.stream.next) return undefined;
+  // Its offset was jumped over: the task was lost in a power cut, as those that are not synced may be.
+  return lane.stream.skipGaps(place.offset) === place.offset ? { lane, offset: place.offset } : undefined;
 }
 
 /**
