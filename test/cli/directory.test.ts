@@ -6,6 +6,7 @@ import { join } from "node:path";
 import test from "node:test";
 import { runDemo } from "../../src/cli/demo.js";
 import { open } from "../../src/index.js";
+import { RawClient } from "../kestrel/front.js";
 import { filesBelow, fingerprint, withDirectory } from "../support/directories.js";
 import { jsonLines, startNode, startVarve, varve } from "./program.js";
 
@@ -165,18 +166,23 @@ test("the demonstration tells its story, again and again on one directory, and i
     assert.equal(jsonLines((await varve(["dead", "demo-jobs", "list", "-d", data, "--json"])).stdout).length, 2);
   }));
 
-test("the demonstration goes on until a signal unless told to end, and then closes in order", () =>
+test("the demonstration serves its directory until a signal unless told to end, and then closes in order", () =>
   withDirectory(async (directory) => {
     const demo = new URL("../../src/cli/demo.js", import.meta.url);
-    const program = `import { runDemo } from ${JSON.stringify(demo)}; await runDemo({ directory: "data", exit: false });`;
+    const options = JSON.stringify({ directory: "data", exit: false, port: 0 });
+    const program = `import { runDemo } from ${JSON.stringify(demo)}; await runDemo(${options});`;
     const running = startNode(["--input-type=module", "--eval", program], { cwd: directory });
-    await running.printed(/heartbeat 2/);
+    const printed = await running.printed(/varve\.js daemon --data-dir .*\n/);
+    const port = Number(/serves it, on 127\.0\.0\.1:(\d+)/.exec(printed)?.[1]);
+    const client = await RawClient.connect(port);
+    assert.equal(await client.ask("set greetings 0 0 5\r\nhello\r\n"), "STORED\r\n");
+    assert.equal(await client.ask("get greetings\r\n", "END\r\n"), "VALUE greetings 0 5\r\nhello\r\nEND\r\n");
+    client.destroy();
     running.child.kill("SIGINT");
     const { code, stdout, stderr } = await running.ended;
     assert.deepEqual([code, stderr], [0, ""]);
-    assert.match(stdout, /offset 5: heartbeat 1\n/);
     assert.match(stdout, /demo-jobs: \d tasks? to do/);
-    assert.match(stdout, /Now you\n(?: {3}node .*varve\.js .*\n)+$/);
+    assert.match(stdout, /Stopped in order/);
     const [stats] = jsonLines((await varve(["stats", "--json"], { cwd: directory })).stdout);
     assert.equal(stats.directory.recovery.recovered, false);
   }));

@@ -29,8 +29,8 @@ export function varve(args: readonly string[], options: RunOptions = {}): Promis
 export interface Running {
   readonly child: ChildProcessWithoutNullStreams;
   readonly ended: Promise<Ended>;
-  /** Resolves once that much standard output fits the pattern; rejects when the program ends before. */
-  printed(pattern: RegExp): Promise<void>;
+  /** What standard output holds once it fits the pattern; rejects when the program ends before. */
+  printed(pattern: RegExp): Promise<string>;
 }
 
 /** Starts the program and leaves its standard input open. */
@@ -67,12 +67,12 @@ export function startNode(args: readonly string[], options: RunOptions = {}): Ru
     child.once("error", reject);
     child.once("close", (code) => resolve({ code, stdout, stderr }));
   });
-  const printed = (pattern: RegExp): Promise<void> =>
+  const printed = (pattern: RegExp): Promise<string> =>
     new Promise((resolve, reject) => {
       const watch = (): void => {
         if (!pattern.test(stdout)) return;
         watchers.delete(watch);
-        resolve();
+        resolve(stdout);
       };
       watchers.add(watch);
       watch();
