@@ -178,6 +178,8 @@ export class Lane implements Ripener {
     for (;;) {
       reader.seek(this.taken);
       const found = reader.next(limit);
+      // It may have passed offsets whose records are gone, up to where it has to read on.
+      if (found === "load") this.taken = Math.max(this.taken, reader.position);
       if (found !== "record") return found;
       const { offset } = reader.record;
       if (this.#isAside(reader.record)) this.#passedSince++;

@@ -158,6 +158,14 @@ export const groupMutants: readonly Mutant[] = [
     killer: groups("is not missing"),
   },
   {
+    name: "a reader goes back before a hole for what stands behind it",
+    file: "src/queues/lane.ts",
+    search: '      if (found === "load") this.taken = Math.max(this.taken, reader.position);\n',
+    replacement: "",
+    breaks: "a group comes to the end of a log that is compacted",
+    killer: groups("goes on behind"),
+  },
+  {
     name: "a deleted group's tasks are ended twice",
     file: "src/queues/ledger.ts",
     search: "  finish(task: Outstanding): void {\n    if (task.phase === TaskPhase.Done) return;",

@@ -124,3 +124,21 @@ void test("a group may be deleted while what its members hold is being settled",
   const again = await next.settle((await next.open()).openLog("events"));
   assert.deepEqual(await next.settle(again.groups()), []);
 });
+
+void test("a shared group goes on behind a segment whose last record is superseded", async () => {
+  const machine = Simulated.boot(6);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("state"));
+  const large = Buffer.alloc(30_000);
+  await machine.settle(log.append(large));
+  await machine.settle(log.append("old", { key: "k" }));
+  await machine.settle(log.compact());
+  await machine.settle(log.append(large, { key: "k" }));
+  assert.equal((await machine.settle(log.compact())).recordsRemoved, 1);
+  const next = machine.kill();
+  const again = await next.settle((await next.open()).openLog("state"));
+  const group = await next.settle(again.sharedGroup("workers"));
+  const ids: (string | undefined)[] = [];
+  for (let count = 0; count < 2; count++) ids.push((await next.settle(group.dequeue({ wait: 1000 })))?.id);
+  assert.deepEqual(ids, ["0", "2"]);
+});
