@@ -58,9 +58,11 @@ export class GroupModel {
       this.failed(reader);
       return;
     }
+    // Where nobody is known to have the turn, it may have been this member's all the while.
+    const own = this.holder === undefined && reader.next !== undefined ? [reader.next] : [];
     const from = this.turn(reader);
     if (from !== undefined) this.log.follows(from, first.offset);
-    else if (!this.positions(false).some((position) => this.log.mayPass(position, first.offset))) {
+    else if (![...own, ...this.positions(false)].some((position) => this.log.mayPass(position, first.offset))) {
       this.violate(`reading began at ${first.offset}, and the position was ${this.positions(false)}`);
     }
     reader.next = records[records.length - 1]!.offset + 1;
