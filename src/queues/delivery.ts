@@ -235,10 +235,6 @@ export class Delivery {
       for (let index = 0; index < lanes.length && tasks.length < max; index++) {
         const lane = left === undefined ? lanes[index]! : this.#mostPressing(left, host.ageingMs!);
         if (lane === undefined) break;
-        if (lane === "load") {
-          outcome = lane;
-          break;
-        }
         // With ageing, another lane may come first after each task.
         const upTo = ages ? tasks.length + 1 : max;
         let claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
@@ -297,7 +293,7 @@ export class Delivery {
   }
 
   /** The lane whose next task comes first when tasks gain a priority per so much waiting. */
-  #mostPressing(lanes: Iterable<Lane>, ageingMs: number): Lane | "load" | undefined {
+  #mostPressing(lanes: Iterable<Lane>, ageingMs: number): Lane | undefined {
     const { elapsedMs, wallMs } = this.#engine.time();
     let first: Lane | undefined;
     let most = Number.NEGATIVE_INFINITY;
@@ -306,21 +302,13 @@ export class Delivery {
       let waitedMs: number;
       if (task !== undefined) {
         waitedMs = elapsedMs - task.since;
+      } else if (lane.fresh > 0) {
+        // About when it was enqueued; looking at the record itself would cost a step of the reader for each claim.
+        waitedMs = wallMs - lane.stream.timestampAt(lane.stream.skipGaps(lane.from));
+      } else if (lane.ledger.blocked.size > 0) {
+        waitedMs = 0; // one may have been waiting for the cursor to pass it
       } else {
-        let found: "record" | "load" | "end";
-        try {
-          found = lane.nextFresh(lane.stream.next);
-        } catch {
-          return lane; // whose damage is met again
-        }
-        if (found === "load") return this.#load(lane, lane.reader, 0, undefined);
-        if (found === "end") {
-          // A task may have been waiting for the cursor to pass it.
-          if (lane.again === undefined) continue;
-          waitedMs = elapsedMs - lane.again.since;
-        } else {
-          waitedMs = wallMs - lane.reader.record.timestamp;
-        }
+        continue;
       }
       const pressing = lane.number + Math.max(0, waitedMs) / ageingMs;
       // The most urgent lanes come first, also of those that press the same.
@@ -646,7 +634,6 @@ export class Delivery {
       const [next] = left;
       const lane = ages ? this.#mostPressing(left, host.ageingMs!) : next;
       if (lane === undefined) break;
-      if (lane === "load") return "load";
       const task = lane.again;
       const reader = task === undefined ? lane.reader : lane.againReader;
       let found: "record" | "end" | "load" | "gone";
