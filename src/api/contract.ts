@@ -54,11 +54,6 @@ export interface MessageQueue extends AsyncDisposable {
    */
   openTask<I = Bytes, O = Buffer>(name: string, options?: TaskOptions<I, O>): Promise<TaskQueue<I, O>>;
   /**
-   * Applies several operations as one commit: all of them or none, for readers and for recovery. The callback must be
-   * synchronous; operations take effect when it has returned. If one is refused, none takes effect and the error's
-   * message says which.
-   */
-  /**
    * Enqueues a tree of tasks in one commit, which may be in several queues. A task with children is handed out once all of
    * them are done; until then its state is "blocked". A child that dies keeps it waiting, and counts once it is redriven and
    * done. A child that is cancelled, purged or expires can never be done: its parent then goes to the dead letters. At most
@@ -68,6 +63,11 @@ export interface MessageQueue extends AsyncDisposable {
    * and as `enqueue`
    */
   flow(flow: Flow, options?: CommitOptions): Promise<EnqueuedFlow>;
+  /**
+   * Applies several operations as one commit: all of them or none, for readers and for recovery. The callback must be
+   * synchronous; operations take effect when it has returned. If one is refused, none takes effect and the error's
+   * message says which.
+   */
   transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void>;
   /**
    * Deletes a queue with everything in it, its groups, cursors and schedules too, durably. False when there was none. One
@@ -179,7 +179,8 @@ export interface QueueLimits {
   readonly maxMessageBytes?: Size | undefined;
   /**
    * What becomes of a message that does not fit: refused with `ERR_QUEUE_FULL`; waits until there is room; or, in a log,
-   * the oldest records go for it in the same commit. A message in a transaction is refused instead of waiting.
+   * the oldest records go for it in the same commit. A message in a transaction or a flow is refused instead of waiting,
+   * and the messages of one commit see each other; that of a schedule stays due until there is room.
    * @defaultValue "refuse"
    */
   readonly whenFull?: "refuse" | "wait" | "drop-oldest" | undefined;
@@ -864,7 +865,7 @@ export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
    * schedule of that name is replaced; if it had the same times it goes on where it was. When the wall clock is set back,
    * due times that were passed do not come again.
    * @throws VarveError `ERR_OPTION` (no cron expression, an unknown time zone, times that never come), `ERR_ARGUMENT` (the
-   * name), `ERR_QUEUE_FULL` (10,000 schedules), and as `enqueue`
+   * name), `ERR_QUEUE_FULL` (10,000 schedules), `ERR_TOO_LARGE` (also the queue's own limit), and as `enqueue`
    */
   schedule(name: string, spec: ScheduleSpec, input: Input<I>, options?: ScheduledTaskOptions): Promise<void>;
   /** Ends a schedule. False when there is none of that name. Tasks that it has enqueued stay. */

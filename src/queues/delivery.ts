@@ -53,6 +53,8 @@ type Outcome = "delivered" | "none" | "load";
 /** Tasks whose time is over, and bytes of what takes their places, that are removed by one commit, about. */
 const SWEPT_AT_ONCE = 256;
 const SWEPT_BYTES = 1024 * 1024;
+/** Tasks whose time is over that are removed before others have a turn. */
+const SWEPT_PER_TURN = 4096;
 
 /** A task whose time is over. */
 interface Swept {
@@ -68,6 +70,8 @@ export class Delivery {
   #loading = false;
   /** Tasks whose time was over that were removed since the queue was opened. */
   swept = 0;
+  /** The same, from when that is staged. */
+  #sweepingCount = 0;
   #sweeping: Promise<void> = Promise.resolve();
   /** Deliveries on their way to the log: all / those under a lease. */
   #giving = 0;
@@ -230,6 +234,7 @@ export class Delivery {
     const tasks: LeasedTask[] = [];
     let outcome: Outcome = "none";
     const ages = host.ageingMs !== undefined && host.ageingMs > 0 && lanes.length > 1;
+    const sweptMax = this.#sweepingCount + SWEPT_PER_TURN;
     try {
       const left = ages ? new Set(lanes) : undefined;
       for (let index = 0; index < lanes.length && tasks.length < max; index++) {
@@ -239,6 +244,10 @@ export class Delivery {
         const upTo = ages ? tasks.length + 1 : max;
         let claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
         while (claimed === "expired" && tasks.length === 0) {
+          if (this.#sweepingCount >= sweptMax) {
+            claimed = this.#rest();
+            break;
+          }
           engine.begin(0, 0, metaBytes, true);
           claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
         }
@@ -278,6 +287,17 @@ export class Delivery {
     if (!receiver.autoAck) this.#leasing += tasks.length;
     engine.add(new Handover(consumer, tasks, met, receiver, durability));
     return "delivered";
+  }
+
+  /** Lets what else there is to be done have a turn, then serves again; until then, all wait in line. */
+  #rest(): "load" {
+    if (this.#loading) return "load";
+    this.#loading = true;
+    this.#engine.clock.defer(() => {
+      this.#loading = false;
+      if (!this.#engine.closed) this.serve();
+    });
+    return "load";
   }
 
   /** How many tasks the queue's pace lets a receiver have now. */
@@ -551,6 +571,7 @@ export class Delivery {
       }
     }
     this.#stageSwept(lane, swept, bulkBytes, records);
+    this.#sweepingCount += swept.length;
     // Those that come behind them may follow.
     if (host.orders?.inUse === true) this.#engine.flush();
   }
@@ -620,13 +641,13 @@ export class Delivery {
   /** Shows a peeker the task that would be delivered next, once it may be seen. */
   #peekFor(peeker: Peeker): Outcome {
     try {
-      return this.#showNext(peeker);
+      return this.#showNext(peeker, this.#sweepingCount + SWEPT_PER_TURN);
     } finally {
       this.#noteMet();
     }
   }
 
-  #showNext(peeker: Peeker): Outcome {
+  #showNext(peeker: Peeker, sweptMax: number): Outcome {
     const { host, lanes } = this.#consumer;
     const ages = host.ageingMs !== undefined && host.ageingMs > 0 && peeker.lanes === undefined && lanes.length > 1;
     const left = new Set(peeker.lanes ?? lanes);
@@ -651,13 +672,13 @@ export class Delivery {
       if (found === "load") return this.#load(lane, reader, 0, task);
       if (found === "gone") {
         this.#sweepGone(lane, task!);
-        return this.#showNext(peeker);
+        return this.#showNext(peeker, sweptMax);
       }
       const { record } = reader;
       const attributes = lane.attributes(record);
       if (this.#isOver(record, attributes)) {
         this.#sweep(lane, task);
-        return this.#showNext(peeker);
+        return this.#sweepingCount < sweptMax ? this.#showNext(peeker, sweptMax) : this.#rest();
       }
       if (attributes.orderKey !== undefined && host.orders !== undefined && (task?.order ?? 0) === 0) {
         const order = orderOf(attributes.orderKey);

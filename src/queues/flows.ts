@@ -17,6 +17,7 @@
  *   LettersGone  n { id }                                            dead children whose letters are purged by the same entry
  */
 
+import { isVarveError } from "../api/errors.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
 import { recordBytesMax } from "../storage/batch.js";
@@ -85,6 +86,8 @@ interface FlowsHost {
   readonly id: number;
   readonly name: string;
   readonly consumer: Consumer;
+  /** Why there is nothing to be done for the queue any more. */
+  readonly ended: Error | undefined;
   setAside(lane: number, count: number): void;
   changed(): void;
   /** A task queue of the directory with an id, for use; undefined when it is gone. */
@@ -101,14 +104,23 @@ export class Flows {
   #untold: Untold[] = [];
   #engine: Engine | undefined;
   #working = false;
+  /** Parents that cannot be buried, since their records cannot be read: they stay blocked until the next open. */
+  readonly #unreadable = new Set<WaitingParent>();
   readonly #work = () => void this.#workOff();
 
   constructor(host: FlowsHost) {
     this.#host = host;
   }
 
+  /** Brings the queues of its tasks' parents into use as well. */
   attach(engine: Engine): void {
     this.#engine = engine;
+    // A queue that comes into use may have something to write: that must not be while a child's end is staged.
+    const queueIds = new Set<number>();
+    for (const { parent } of this.#children.values()) queueIds.add(parent.queueId);
+    for (const { parent } of this.#deadChildren.values()) queueIds.add(parent.queueId);
+    for (const { parent } of this.#untold) queueIds.add(parent.queueId);
+    for (const queueId of queueIds) this.#host.flowsOf(queueId);
     this.#wake();
   }
 
@@ -317,7 +329,9 @@ export class Flows {
   }
 
   #nextGone(): WaitingParent | undefined {
-    for (const parent of this.#parents.values()) if (parent.gone !== undefined) return parent;
+    for (const parent of this.#parents.values()) {
+      if (parent.gone !== undefined && !this.#unreadable.has(parent)) return parent;
+    }
     return undefined;
   }
 
@@ -326,17 +340,24 @@ export class Flows {
     if (this.#working || engine.closed || engine.failure !== undefined) return;
     this.#working = true;
     try {
-      while (this.#untold.length > 0) await this.#tell(engine);
+      while (!this.#isOver() && this.#untold.length > 0) await this.#tell(engine);
       for (let parent = this.#nextGone(); parent !== undefined; parent = this.#nextGone()) {
-        await this.#bury(engine, parent, parent.gone!);
+        if (this.#isOver()) return;
+        await this.#buryIfReadable(engine, parent);
       }
     } catch (error) {
-      if (engine.closed || engine.failure !== undefined) return;
+      if (engine.closed || engine.failure !== undefined || this.#isOver()) return;
       engine.logger.error({ queue: this.#host.name, error }, "a flow cannot be ended now");
       engine.clock.setTimer(RETRY_MS, () => this.#wake());
     } finally {
       this.#working = false;
     }
+  }
+
+  /** Whether the queue is gone; what is staged counts. Not between `begin` and `add`. */
+  #isOver(): boolean {
+    this.#engine!.flush();
+    return this.#host.ended !== undefined;
   }
 
   /** Tells parents that a child of theirs is gone. */
@@ -373,6 +394,22 @@ export class Flows {
     this.#wake();
   }
 
+  /** One that is damaged does not keep the others from their end. */
+  async #buryIfReadable(engine: Engine, parent: WaitingParent): Promise<void> {
+    try {
+      await this.#bury(engine, parent, parent.gone!);
+    } catch (error) {
+      if (!isVarveError(error, "ERR_CORRUPT")) throw error;
+      this.#unreadable.add(parent);
+      const { lane, offset } = parent;
+      const fields = { queue: this.#host.name, task: taskId(lane, offset), error };
+      engine.logger.error(
+        fields,
+        "a blocked task is damaged: it cannot go to the dead letters, and stays until it is cancelled",
+      );
+    }
+  }
+
   /** Moves a parent that can never be ready to the dead letters. */
   async #bury(engine: Engine, { lane: number, offset }: WaitingParent, reason: string): Promise<void> {
     const { consumer } = this.#host;
@@ -383,8 +420,7 @@ export class Flows {
       bytes: record.end - record.payloadStart,
     }));
     await new Promise<void>((resolve, reject) => {
-      engine.flush();
-      if (!this.isWaiting(number, offset)) {
+      if (this.#isOver() || !this.isWaiting(number, offset)) {
         resolve();
         return;
       }
@@ -399,6 +435,7 @@ export class Flows {
         durability: engine.options.durability,
         apply: () => {
           this.#parentDead(number, offset, bytes);
+          consumer.counts.died++;
           consumer.ended(task, "dead");
         },
         settle: resolve,

@@ -31,6 +31,8 @@ export class NewFlow implements Change {
   readonly #engine: Engine;
   readonly #tasks: readonly FlowTask[];
   readonly #offsets = new Map<FlowTask, number>();
+  /** Give up the room that is kept in the queues. */
+  readonly #claims: (() => void)[] = [];
 
   /** @param tasks all of them, children before their parents */
   constructor(engine: Engine, tasks: readonly FlowTask[]) {
@@ -41,8 +43,15 @@ export class NewFlow implements Change {
     this.metaBytes = tasks.length * (SCHEDULE_BYTES_MAX + LINK_BYTES_MAX);
   }
 
-  /** Opens the lanes that the tasks go to. True when one of them is not durable yet. */
+  /**
+   * Opens the lanes that the tasks go to. True when one of them is not durable yet.
+   * @throws VarveError `ERR_NOT_FOUND` (a queue has been deleted), `ERR_CLOSED`, and as a commit
+   */
   openLanes(): boolean {
+    for (const { state } of this.#tasks) {
+      const gone = state.ended ?? state.tasks.deleted;
+      if (gone !== undefined) throw gone;
+    }
     let isNew = false;
     for (const { state, priority } of this.#tasks) isNew = state.openLane(state.consumer, priority).isNew || isNew;
     return isNew;
@@ -50,20 +59,32 @@ export class NewFlow implements Change {
 
   reserve(): void {
     this.openLanes();
-    for (const state of new Set(this.#tasks.map((task) => task.state))) {
-      state.room.require();
-      if (state.flows.linkCount + 2 * this.#tasks.length <= FLOW_LINKS_MAX) continue;
+    try {
+      for (const state of new Set(this.#tasks.map((task) => task.state))) this.#enter(state);
+    } catch (error) {
+      this.release();
+      throw error;
+    }
+  }
+
+  #enter(state: TaskState): void {
+    if (state.flows.linkCount + 2 * this.#tasks.length > FLOW_LINKS_MAX) {
       throw new VarveError(
         "ERR_QUEUE_FULL",
         `queue ${state.name} holds as many tasks of flows as it can. Nothing was enqueued.`,
         { details: { queue: state.name, limit: "flows", max: FLOW_LINKS_MAX } },
       );
     }
+    const records = this.#tasks.filter((task) => task.state === state).map(({ parts }) => parts);
+    this.#claims.push(state.room.require(this.#engine, records));
   }
 
-  release(): void {}
+  release(): void {
+    for (const giveUp of this.#claims.splice(0)) giveUp();
+  }
 
   stage(): void {
+    this.release();
     const engine = this.#engine;
     for (const task of this.#tasks) {
       const { state, priority, parts, due } = task;

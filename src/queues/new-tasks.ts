@@ -34,6 +34,9 @@ export class NewTasks implements Change {
   readonly #parts: readonly RecordParts[];
   /** One for each record; `undefined` where none has a key. */
   readonly #keyed: readonly KeyedTask[] | undefined;
+  readonly #isAdmitted: boolean;
+  /** Gives up the room that is kept for them. */
+  #claim: (() => void) | undefined;
   /** Of those that are enqueued: they are consecutive. */
   #first = 0;
   #count = 0;
@@ -41,6 +44,7 @@ export class NewTasks implements Change {
   /**
    * @param due when they are due, if not at once; their records say so
    * @param keys dedupe keys, one for each record
+   * @param isAdmitted the queue's limits have let them in; otherwise they are refused if there is no room
    */
   constructor(
     engine: Engine,
@@ -49,7 +53,9 @@ export class NewTasks implements Change {
     priority: number,
     due: DueTerms | undefined,
     keys: readonly (string | undefined)[] | undefined,
+    isAdmitted: boolean,
   ) {
+    this.#isAdmitted = isAdmitted;
     this.#engine = engine;
     this.#state = state;
     this.#priority = priority;
@@ -67,9 +73,11 @@ export class NewTasks implements Change {
   }
 
   reserve(): void {
-    const { deleted } = this.#state.tasks;
-    if (deleted !== undefined) throw deleted;
+    const state = this.#state;
+    const gone = state.ended ?? state.tasks.deleted;
+    if (gone !== undefined) throw gone;
     this.#state.openLane(this.#state.consumer, this.#priority);
+    if (!this.#isAdmitted) this.#claim = state.room.require(this.#engine, this.#parts);
     if (this.#keyed === undefined) return;
     const { dedupe, config, name } = this.#state;
     const elapsedMs = this.#engine.elapsedMs();
@@ -87,6 +95,7 @@ export class NewTasks implements Change {
   }
 
   release(): void {
+    this.#giveUpRoom();
     for (const { claim, duplicate } of this.#keyed ?? []) {
       if (claim !== undefined && !duplicate) this.#state.dedupe.release(claim);
     }
@@ -96,6 +105,7 @@ export class NewTasks implements Change {
     const engine = this.#engine;
     const { consumer, scheduled } = this.#state;
     const { stream } = consumer.lane(this.#priority);
+    this.#giveUpRoom();
     const keyed = this.#keyed;
     this.#count = 0;
     for (let index = 0; index < this.records; index++) {
@@ -122,6 +132,11 @@ export class NewTasks implements Change {
       output.string(id);
     }
     this.#engine.endOperation();
+  }
+
+  #giveUpRoom(): void {
+    this.#claim?.();
+    this.#claim = undefined;
   }
 
   apply(): void {

@@ -7,8 +7,10 @@
  *   Fired        name, count, last, next       tasks were enqueued in the same commit, or missed due times passed over
  *
  * Schedules fire while their queue is open: due times that pass meanwhile are missed, and dealt with when it is opened.
+ * What the queue's limits refuse stays due: it is tried again, in steps as large as there is room for.
  */
 
+import { isVarveError } from "../api/errors.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP } from "../engine/queue-state.js";
 import { type Decoder, Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -43,7 +45,7 @@ const FIRINGS_AT_ONCE = 32;
 export interface RecurringHost {
   readonly id: number;
   readonly name: string;
-  /** Enqueues what a schedule holds, as the queue's own `enqueue` would. */
+  /** Enqueues what a schedule holds, as the queue's own `enqueue` would; refused when the queue is full, it never waits. */
   firing(template: Template): Change;
 }
 
@@ -53,6 +55,8 @@ export class Recurrence {
   #engine: Engine | undefined;
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
+  /** Schedules that could not fire when last tried: that is logged once. */
+  readonly #failing = new Set<string>();
 
   constructor(host: RecurringHost, table: RecurringTable) {
     this.#host = host;
@@ -157,34 +161,61 @@ export class Recurrence {
     const failed = (error: unknown) => {
       schedule.firing = false;
       if (engine.closed || engine.failure !== undefined) return;
-      engine.logger.error({ queue: this.#host.name, schedule: name, error }, "a schedule cannot fire now");
       this.#arm(WALL_CHECK_MS);
+      if (this.#failing.has(name)) return;
+      this.#failing.add(name);
+      const fields = { queue: this.#host.name, schedule: name, error };
+      if (isFull(error)) engine.logger.warn(fields, "a schedule has to wait for room in its queue");
+      else engine.logger.error(fields, "a schedule cannot fire now");
     };
     schedule.firing = true;
-    try {
-      const { firings, nextMs } = schedule.plan(wallMs, FIRINGS_AT_ONCE);
-      const last = firings.at(-1);
-      const advance = this.#change(
-        name.length * 3 + 4 * VARINT_BYTES_MAX,
-        false,
-        () => {
-          const output = engine.operation(RecurringOp.Fired, this.#host.id);
-          output.string(name);
-          output.varint(firings.length);
-          output.varint(last ?? 0);
-          output.varint(nextMs ?? 0);
-          engine.endOperation();
-        },
-        () => {
-          schedule.firing = false;
-          this.table.advance(name, firings.length, last, nextMs);
-          this.#arm(0);
-        },
-      );
-      const changes = firings.map(() => this.#host.firing(schedule.template));
-      commit(engine, [...changes, advance], engine.options.durability, () => {}, failed);
-    } catch (error) {
-      failed(error);
+    for (let most = FIRINGS_AT_ONCE; most > 0; most = Math.floor(most / 2)) {
+      try {
+        this.#stageFirings(engine, schedule, wallMs, most, failed);
+        return;
+      } catch (error) {
+        // There may be room for fewer.
+        if (most > 1 && schedule.timing.missed === "all" && isFull(error)) continue;
+        failed(error);
+        return;
+      }
     }
   }
+
+  /** Enqueues what is due, at most so many tasks, and notes that in the same commit. */
+  #stageFirings(
+    engine: Engine,
+    schedule: RecurringSchedule,
+    wallMs: number,
+    most: number,
+    failed: (error: unknown) => void,
+  ): void {
+    const { name } = schedule;
+    const { firings, nextMs } = schedule.plan(wallMs, most);
+    const last = firings.at(-1);
+    const advance = this.#change(
+      name.length * 3 + 4 * VARINT_BYTES_MAX,
+      false,
+      () => {
+        const output = engine.operation(RecurringOp.Fired, this.#host.id);
+        output.string(name);
+        output.varint(firings.length);
+        output.varint(last ?? 0);
+        output.varint(nextMs ?? 0);
+        engine.endOperation();
+      },
+      () => {
+        schedule.firing = false;
+        this.#failing.delete(name);
+        this.table.advance(name, firings.length, last, nextMs);
+        this.#arm(0);
+      },
+    );
+    const changes = firings.map(() => this.#host.firing(schedule.template));
+    commit(engine, [...changes, advance], engine.options.durability, () => {}, failed);
+  }
+}
+
+function isFull(error: unknown): boolean {
+  return isVarveError(error, "ERR_QUEUE_FULL");
 }

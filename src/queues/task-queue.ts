@@ -184,6 +184,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       const given = resolveScheduleSpec(spec);
       const { durability, key, headers, ...terms } = resolveScheduledTaskOptions(options);
       const parts = this.#input.read(input, key, headers);
+      this.#state.room.checkSizes([parts]);
       detach([parts]);
       // What is taken over from a schedule of this name is as of now.
       engine.flush();
@@ -413,9 +414,8 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     detach([parts]);
     const due = this.#dueOf(resolved);
     applyTerms(parts, resolved, engine.clock, due !== undefined);
-    // A transaction waits for nobody.
-    this.#state.room.require();
-    return new NewTasks(engine, this.#state, [parts], resolved.priority, due, [resolved.dedupeKey]);
+    // A transaction waits for nobody: it is refused if there is no room.
+    return new NewTasks(engine, this.#state, [parts], resolved.priority, due, [resolved.dedupeKey], false);
   }
 
   /** One task of a flow. */
@@ -461,7 +461,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     reject: (error: Error) => void,
   ): void {
     const { engine } = this;
-    const tasks = new NewTasks(engine, this.#state, records, priority, due, keys);
+    const tasks = new NewTasks(engine, this.#state, records, priority, due, keys, true);
     const stage = () => {
       this.checkOpen();
       const { isNew } = this.#state.openLane(this.consumer, priority);

@@ -23,7 +23,7 @@ interface Waiting {
 export class TaskRoom {
   readonly #state: TaskState;
   readonly #waiting: Waiting[] = [];
-  /** Tasks that will come from another queue, and are not staged yet; and their payload bytes. */
+  /** Tasks that will come from another queue or with a larger commit, and are not staged yet; and their payload bytes. */
   #promised = 0;
   #promisedBytes = 0;
 
@@ -42,8 +42,8 @@ export class TaskRoom {
    * @throws VarveError `ERR_TOO_LARGE`, `ERR_QUEUE_FULL`
    */
   enter(engine: Engine, records: readonly RecordParts[], run: () => void, reject: (error: Error) => void): void {
-    const { maxCount, maxBytes, maxMessageBytes, whenFull } = this.#state.config.limits;
-    if (maxMessageBytes > 0) for (const { payload } of records) checkSize(payload, maxMessageBytes);
+    this.checkSizes(records);
+    const { maxCount, maxBytes, whenFull } = this.#state.config.limits;
     if (maxCount === 0 && maxBytes === 0) {
       run();
       return;
@@ -55,13 +55,30 @@ export class TaskRoom {
       return;
     }
     if (whenFull === "drop-oldest") this.#drop(engine);
-    else this.require();
+    else if (this.isFull) throw this.#full("");
     run();
   }
 
-  /** For a call that cannot wait. */
-  require(): void {
-    if (this.#state.config.limits.whenFull !== "drop-oldest" && this.isFull) throw this.#full("");
+  /** @throws VarveError `ERR_TOO_LARGE` */
+  checkSizes(records: readonly RecordParts[]): void {
+    const { maxMessageBytes } = this.#state.config.limits;
+    if (maxMessageBytes > 0) for (const { payload } of records) checkSize(payload, maxMessageBytes);
+  }
+
+  /**
+   * Keeps room for a call that cannot wait. Others of the same commit see it taken.
+   * @returns what ends that when the tasks have been staged, or never will be
+   * @throws VarveError `ERR_TOO_LARGE`, `ERR_QUEUE_FULL`
+   */
+  require(engine: Engine, records: readonly RecordParts[]): () => void {
+    this.checkSizes(records);
+    const { maxCount, maxBytes, whenFull } = this.#state.config.limits;
+    if (maxCount === 0 && maxBytes === 0) return () => {};
+    if (whenFull === "drop-oldest") this.#drop(engine);
+    else if (this.isFull) throw this.#full("");
+    let bytes = 0;
+    for (const { payload } of records) bytes += payloadBytes(payload);
+    return this.#promise(records.length, bytes);
   }
 
   /**
@@ -77,10 +94,14 @@ export class TaskRoom {
     } else if (this.isFull) {
       return undefined;
     }
-    this.#promised++;
+    return this.#promise(1, bytes);
+  }
+
+  #promise(count: number, bytes: number): () => void {
+    this.#promised += count;
     this.#promisedBytes += bytes;
     return () => {
-      this.#promised--;
+      this.#promised -= count;
       this.#promisedBytes -= bytes;
     };
   }
@@ -145,8 +166,12 @@ export class TaskRoom {
   }
 }
 
+function payloadBytes(payload: string | Uint8Array): number {
+  return typeof payload === "string" ? Buffer.byteLength(payload) : payload.length;
+}
+
 function checkSize(payload: string | Uint8Array, limit: number): void {
-  const size = typeof payload === "string" ? Buffer.byteLength(payload) : payload.length;
+  const size = payloadBytes(payload);
   if (size <= limit) return;
   throw new VarveError(
     "ERR_TOO_LARGE",

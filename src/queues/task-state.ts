@@ -11,6 +11,7 @@
  */
 
 import type { Headers, TaskStats } from "../api/contract.js";
+import { isVarveError } from "../api/errors.js";
 import type { TaskConfig } from "../api/options.js";
 import { addStream } from "../engine/add-stream.js";
 import type { Engine } from "../engine/engine.js";
@@ -292,12 +293,19 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.outcomes.purged(bounds);
   }
 
-  /** The flows of a task queue of the directory; undefined when it is gone. */
+  /** The flows of a task queue of the directory; undefined when it is gone or damaged. Reads nothing from disk. */
   flowsOf(queueId: number): Flows | undefined {
     if (queueId === this.id) return this.ended === undefined ? this.flows : undefined;
     const entry = this.#engine.catalog.byId(queueId);
     if (entry === undefined || entry.damaged !== undefined) return undefined;
-    const state = this.#engine.catalog.load(entry) as TaskState;
+    let state: TaskState;
+    try {
+      state = this.#engine.catalog.load(entry) as TaskState;
+    } catch (error) {
+      // Found damaged only now: for others it is as good as gone, as if it had been known before.
+      if (isVarveError(error, "ERR_CORRUPT")) return undefined;
+      throw error;
+    }
     state.attach(this.#engine);
     return state.flows;
   }
@@ -438,7 +446,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const parts: RecordParts = { payload, key, headers, attributes: undefined };
     const given = JSON.parse(terms);
     applyTerms(parts, given, this.#engine.clock, false);
-    return new NewTasks(this.#engine, this, [parts], given.priority ?? 0, undefined, undefined);
+    return new NewTasks(this.#engine, this, [parts], given.priority ?? 0, undefined, undefined, false);
   }
 
   // ----------------------------------------------------------------------------------------------------------- stats

@@ -123,6 +123,7 @@ export function flowConformance(check: Check): void {
 
   check("flows: a child that can never be done sends its parent to the dead letters", async (on) => {
     const [leaves, roots] = [await on.mq.openTask("leaves", { maxAttempts: 1 }), await on.mq.openTask("roots")];
+    let died = 0;
     const ends = async (reason: RegExp, end: (id: string) => Promise<unknown>, options = {}) => {
       const flow = await on.mq.flow({
         queue: roots,
@@ -142,6 +143,7 @@ export function flowConformance(check: Check): void {
       await leaves.purge();
       assert.deepEqual(countsOf(await roots.stats()), { ready: 0, scheduled: 0, leased: 0, dead: 0 });
       assert.equal((await roots.stats()).bytesReady, 0);
+      assert.equal((await roots.stats()).died, ++died);
     };
     await ends(/was cancelled/, (id) => leaves.cancel(id));
     await ends(/was cancelled/, (id) => leaves.cancel(id), { delay: "1h" });

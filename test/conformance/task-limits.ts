@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Task } from "../../src/index.js";
+import type { Task, TaskQueue } from "../../src/index.js";
 import { rejectsWith } from "../support/expect.js";
 import { countsOf, takeAll } from "../support/state.js";
 import { type Check, passUntil } from "./suite.js";
@@ -60,6 +60,65 @@ export function taskLimitsConformance(check: Check): void {
     await rejectsWith("ERR_TOO_LARGE", jobs.enqueueBatch(["1", "ééé"]));
     assert.equal((await jobs.stats()).ready, 1);
   });
+
+  check("limits: the tasks of one transaction see each other, and what is refused takes no room", async ({ mq }) => {
+    const few = await mq.openTask("few", { limits: { maxCount: 2, maxMessageBytes: 4 } });
+    const small = await mq.openTask("small", { limits: { maxBytes: 10, whenFull: "wait" } });
+    const enqueue = (queue: TaskQueue, ...inputs: string[]) =>
+      mq.transaction((tx) => {
+        for (const input of inputs) tx.enqueue(queue, input);
+      });
+    await rejectsWith("ERR_QUEUE_FULL", enqueue(few, "1", "2", "3"), /few/);
+    await rejectsWith("ERR_QUEUE_FULL", enqueue(small, "x".repeat(10), "1"), /small/);
+    await rejectsWith("ERR_TOO_LARGE", enqueue(few, "1", "12345"), /4/);
+    assert.deepEqual([(await few.stats()).ready, (await small.stats()).ready], [0, 0]);
+    await enqueue(few, "1", "2");
+    await enqueue(small, "x".repeat(9), "1");
+    await rejectsWith("ERR_QUEUE_FULL", enqueue(few, "3"));
+    const dropping = await mq.openTask("dropping", { limits: { maxCount: 2, whenFull: "drop-oldest" } });
+    await dropping.enqueueBatch(["1", "2"]);
+    await enqueue(dropping, "3", "4");
+    assert.deepEqual(
+      (await takeAll(dropping)).map(({ payload }) => payload.toString()),
+      ["3", "4"],
+    );
+  });
+
+  check("limits: hold for flows", async ({ mq }) => {
+    const jobs = await mq.openTask("jobs", { limits: { maxCount: 3, maxMessageBytes: 4 } });
+    const flow = (input: string) => mq.flow({ queue: jobs, input: "root", children: [{ queue: jobs, input }] });
+    await rejectsWith("ERR_TOO_LARGE", flow("12345"), /4/);
+    await flow("1");
+    // A queue that holds less than its limits takes a call as a whole.
+    await flow("2");
+    await rejectsWith("ERR_QUEUE_FULL", flow("3"), /jobs/);
+    const { ready, blocked } = await jobs.stats();
+    assert.deepEqual([ready, blocked], [2, 2]);
+  });
+
+  check(
+    "limits: hold for schedules, whose tasks stay due until there is room for them",
+    async ({ mq, pass }) => {
+      const jobs = await mq.openTask("jobs", { limits: { maxCount: 3, maxMessageBytes: 4 } });
+      await rejectsWith("ERR_TOO_LARGE", jobs.schedule("tick", { every: "1m" }, "12345"), /4/);
+      assert.deepEqual(await jobs.schedules(), []);
+      await jobs.schedule("tick", { every: "1m", missed: "all" }, "x");
+      await pass(10 * 60_000 + 1);
+      const { ready } = await jobs.stats();
+      const [held] = await jobs.schedules();
+      assert.deepEqual([ready, held?.fired], [3, 3]);
+      const ids = new Set<string>();
+      while (ids.size < 10) {
+        const taken = await takeAll(jobs);
+        assert.ok(taken.length <= 3);
+        for (const { id } of taken) ids.add(id);
+        await pass(1100);
+      }
+      const [after] = await jobs.schedules();
+      assert.deepEqual([after?.fired, (await jobs.stats()).ready], [10, 0], "each due time has had its task");
+    },
+    { exactTime: true },
+  );
 
   check("limits: calls wait for room, in their order, with what they were given", async (on) => {
     const jobs = await on.mq.openTask("jobs", { limits: { maxCount: 1, whenFull: "wait" } });
