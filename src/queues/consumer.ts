@@ -407,7 +407,11 @@ export class Consumer {
   acked(tasks: readonly Outstanding[]): void {
     this.counts.acked += tasks.length;
     this.host.flows?.done(tasks);
-    for (const task of tasks) this.#finish(task, "done");
+    const isWatched = this.host.isWatching === true;
+    for (const task of tasks) {
+      task.ledger.finish(task);
+      if (isWatched) this.host.taskEnded?.(task, "done");
+    }
     this.#freed();
   }
 

@@ -150,6 +150,7 @@ export class TaskCursors {
 
   /** Serves those who wait, before the queue gives anything away: one task serves a reader of each cursor. */
   serve(): void {
+    if (this.byName.size === 0) return;
     for (const { consumer } of this.byName.values()) {
       if (consumer.delivery.isWaitedFor) consumer.delivery.serve();
     }

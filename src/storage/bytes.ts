@@ -146,6 +146,11 @@ export class Encoder {
   }
 
   varint(value: number): void {
+    // Most are small.
+    if (value < 128 && this.position < this.buffer.length) {
+      this.buffer[this.position++] = value;
+      return;
+    }
     this.reserve(VARINT_BYTES_MAX);
     this.position = putVarint(this.buffer, this.position, value);
   }
