@@ -460,7 +460,8 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
   readonly backoff?: BackoffOptions | undefined;
   /**
    * Caps the life of every task, from when it was enqueued or redriven; also of those that are there already. A task whose
-   * time is over is not delivered any more. @defaultValue Infinity
+   * time is over is not delivered any more. Measured by the wall clock; while the directory is open, one that is set ahead by
+   * more than an hour ends nothing before its time, unless it stays so for an hour. @defaultValue Infinity
    */
   readonly ttl?: Duration | undefined;
   /**
@@ -577,9 +578,15 @@ export interface EnqueueOptions extends CommitOptions {
    * own over retries and in the dead letters. @defaultValue 0
    */
   readonly priority?: number | undefined;
-  /** Not delivered once this much time has passed. Excludes `expiresAt`. @defaultValue the queue's `ttl` */
+  /**
+   * Not delivered once this much time has passed, by the same clock as the queue's `ttl`, which holds as well. Excludes
+   * `expiresAt`. @defaultValue none
+   */
   readonly ttl?: Duration | undefined;
-  /** Not delivered after this moment of the wall clock, which may lie in the past. The queue's `ttl` holds as well. */
+  /**
+   * Not delivered after this moment of the wall clock, wherever that is set; it may lie in the past. The queue's `ttl` holds as
+   * well.
+   */
   readonly expiresAt?: Date | undefined;
   /**
    * Names what is to be done: while the window of an earlier task with the same key lasts, nothing is enqueued, and the
@@ -1014,7 +1021,9 @@ export interface DeadLetter<O = Buffer> {
 export interface DeadSelection {
   /** Only these tasks. */
   readonly ids?: readonly string[] | undefined;
-  /** At most this many, oldest first. @defaultValue all */
+  /** Only those that died at least so long ago, by the wall clock. @defaultValue all, however young */
+  readonly olderThan?: Duration | undefined;
+  /** At most this many of those, oldest first. @defaultValue all */
   readonly limit?: number | undefined;
 }
 

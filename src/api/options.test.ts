@@ -448,7 +448,9 @@ test("dead letters: paging and selecting", () => {
   deepStrictEqual(options.resolveDeadReadOptions({ after: 0, limit: 5 }), { after: 0, limit: 5 });
   refuses(options.resolveDeadReadOptions, { limit: 0 }, "limit");
   refuses(options.resolveDeadReadOptions, { after: -1 }, "after");
-  deepStrictEqual(options.resolveDeadSelection(), { ids: undefined, limit: undefined });
+  deepStrictEqual(options.resolveDeadSelection(), { ids: undefined, olderThanMs: undefined, limit: undefined });
+  deepStrictEqual(options.resolveDeadSelection({ olderThan: "1h" }).olderThanMs, 3_600_000);
+  refuses(options.resolveDeadSelection, { olderThan: "soon" }, "olderThan");
   refuses(options.resolveDeadSelection, { ids: ["a", 5] }, "ids");
   refuses(options.resolveDeadSelection, { ids: "a" }, "ids");
 });

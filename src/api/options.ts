@@ -874,12 +874,15 @@ export const resolveDeadReadOptions = resolver<ResolvedDeadReadOptions>("dead.re
 
 export interface ResolvedDeadSelection {
   readonly ids: readonly string[] | undefined;
+  /** `undefined`: of any age. */
+  readonly olderThanMs: number | undefined;
   /** `undefined`: all. */
   readonly limit: number | undefined;
 }
 
 export const resolveDeadSelection = resolver<ResolvedDeadSelection>("the selection of dead letters", {
   ids: strings("ids"),
+  olderThanMs: optional(duration("olderThan", 0, 10 * DELAY_MS_MAX)),
   limit: optional(integer("limit", 1, Number.MAX_SAFE_INTEGER)),
 });
 

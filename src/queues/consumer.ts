@@ -46,6 +46,7 @@ import type { Pace } from "./pace.js";
 import type { Ending } from "./results.js";
 import { type DeathCause, letterOf, type TaskAttributes, takenLetter } from "./task-record.js";
 import type { LeasedTask, TaskToken } from "./task-token.js";
+import type { WallGuard } from "./wall-guard.js";
 
 /** On disk: append, never renumber. The same for every kind of queue that has consumers. */
 export const ConsumerOp = {
@@ -114,6 +115,8 @@ export interface ConsumerHost {
   readonly paused?: boolean;
   /** Caps the life of every task; 0: no cap. */
   readonly ttlMs?: number;
+  /** Of the wall clock, by which the life of a task is measured. */
+  readonly guard?: WallGuard;
   /** A task gains one priority per so much waiting; 0: none. */
   readonly ageingMs?: number;
   /** Keeps the order of tasks that have a key for that. */
@@ -161,6 +164,8 @@ export class Consumer {
   #timer: Timer | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
   #ended = false;
+  /** Who is told when it ends. */
+  readonly #endListeners = new Set<(error: Error) => void>();
 
   constructor(number: number, host: ConsumerHost, deadStream: Stream | undefined) {
     this.number = number;
@@ -253,8 +258,18 @@ export class Consumer {
     this.#timer = undefined;
     this.delivery.close(error);
     this.#ended = true;
+    for (const listener of this.#endListeners) listener(error);
+    this.#endListeners.clear();
     // What a queue held that is deleted needs not be given back.
     if (this.#engine?.closed === true && this.#engine.failure === undefined) this.#endSessions();
+  }
+
+  /** Calls back when the consumer is closed, for whatever reason; returns what ends the wait for that. */
+  onEnd(callback: (error: Error) => void): () => void {
+    this.#endListeners.add(callback);
+    return () => {
+      this.#endListeners.delete(callback);
+    };
   }
 
   replay(code: number, input: Decoder, time: LogTime): void {

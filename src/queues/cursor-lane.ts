@@ -3,9 +3,17 @@ import type { RecordCursor } from "../storage/batch.js";
 import { Lane } from "./lane.js";
 import { type Ledger, type Outstanding, TaskPhase } from "./ledger.js";
 import { isOver, isSetAside, type TaskAttributes } from "./task-record.js";
+import type { WallGuard } from "./wall-guard.js";
 
 /** Deliveries allowed, as stored: no limit. */
 const UNLIMITED = 1;
+
+/** When the time of a task is over. */
+interface ExpiryRules {
+  /** Caps the life of every task; 0: no cap. */
+  readonly ttlMs: number;
+  readonly guard: WallGuard;
+}
 
 /**
  * A lane of a task queue as one of its cursors reads it: in the order of the offsets, whatever order the queue itself
@@ -14,7 +22,7 @@ const UNLIMITED = 1;
  */
 export class CursorLane extends Lane {
   readonly #main: Lane;
-  readonly #ttlMs: () => number;
+  readonly #rules: ExpiryRules;
   #clock: Engine["clock"] | undefined;
   /** From the position to here, there was nothing when `comebacks` and the ttl were what they are here. */
   #nothingBelow = 0;
@@ -28,12 +36,12 @@ export class CursorLane extends Lane {
 
   /**
    * @param main the queue's own
-   * @param ttlMs caps the life of every task; 0: no cap
+   * @param rules the queue's
    */
-  constructor(title: string, main: Lane, ledger: Ledger, ttlMs: () => number) {
+  constructor(title: string, main: Lane, ledger: Ledger, rules: ExpiryRules) {
     super(title, main.stream, ledger);
     this.#main = main;
-    this.#ttlMs = ttlMs;
+    this.#rules = rules;
     this.#noteReadAhead();
   }
 
@@ -108,7 +116,7 @@ export class CursorLane extends Lane {
   /** Looks again at what is behind, if anything came back, was finished, or may have come back to life. */
   #refresh(): void {
     const { comebacks, outstanding } = this.#main.ledger;
-    const ttlMs = this.#ttlMs();
+    const { ttlMs } = this.#rules;
     let isSame = comebacks === this.#comebacks && ttlMs === this.#cappedAtMs;
     for (const offset of this.#readAhead) {
       if (this.ledger.outstanding.has(offset)) continue;
@@ -152,7 +160,8 @@ export class CursorLane extends Lane {
     } else if (!isGivable(task)) {
       return false;
     }
-    return !isOver(record, this.attributes(record), this.#ttlMs(), this.#clock!.wallMs());
+    const { ttlMs, guard } = this.#rules;
+    return !isOver(record, this.attributes(record), ttlMs, this.#clock!.wallMs(), guard);
   }
 }
 

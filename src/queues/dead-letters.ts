@@ -1,6 +1,6 @@
 import type { Codec } from "../api/codec.js";
 import type { DeadLetter, DeadLetters, DeadSelection } from "../api/contract.js";
-import { type ResolvedDeadSelection, resolveDeadReadOptions, resolveDeadSelection } from "../api/options.js";
+import { resolveDeadReadOptions, resolveDeadSelection } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -16,6 +16,14 @@ const CHUNK_BYTES = 1024 * 1024;
 
 /** Letters that are searched at a time. */
 const LETTERS_SEARCHED = 1024;
+
+/** Which dead letters are meant. */
+interface Selected {
+  readonly ids: readonly string[] | undefined;
+  /** Wall clock time by which they had died. */
+  readonly diedBy: number | undefined;
+  readonly limit: number | undefined;
+}
 
 /** A dead letter on its way back to its queue. */
 interface Redriven {
@@ -50,7 +58,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   }
 
   async redrive(selection?: DeadSelection): Promise<number> {
-    const selected = resolveDeadSelection(selection);
+    const selected = this.#resolve(selection);
     return await this.#exclusively(async () => {
       const until = this.#consumer.dead.stream?.next ?? 0;
       let moved = 0;
@@ -73,32 +81,39 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
   }
 
   async purge(selection?: DeadSelection): Promise<number> {
-    const selected = resolveDeadSelection(selection);
+    const selected = this.#resolve(selection);
     return await this.#exclusively(async () => {
-      if (selected.ids === undefined && selected.limit === undefined) return await this.#purgeAll();
+      const { ids, diedBy, limit } = selected;
+      if (ids === undefined && diedBy === undefined && limit === undefined) return await this.#purgeAll();
       const { flows } = this.#consumer.host;
       const until = this.#consumer.dead.stream?.next ?? 0;
       let purged = 0;
       for (let from = 0; ; ) {
         const offsets: number[] = [];
-        const ids: string[] = [];
+        const gone: string[] = [];
         await this.#select(selected, purged, from, until, (record) => {
           offsets.push(record.offset);
-          ids.push(idOf(record));
+          gone.push(idOf(record));
           return offsets.length < CHUNK_LETTERS;
         });
         const last = offsets[offsets.length - 1];
         if (last === undefined) return purged;
         await this.#remove(
           offsets,
-          { bytes: 0, records: 0, meta: flows?.lettersBytesMax(ids.length) ?? 0 },
-          () => flows?.stageLettersGone(ids),
-          () => flows?.lettersGone(ids),
+          { bytes: 0, records: 0, meta: flows?.lettersBytesMax(gone.length) ?? 0 },
+          () => flows?.stageLettersGone(gone),
+          () => flows?.lettersGone(gone),
         );
         purged += offsets.length;
         from = last + 1;
       }
     });
+  }
+
+  #resolve(selection: DeadSelection | undefined): Selected {
+    const { ids, olderThanMs, limit } = resolveDeadSelection(selection);
+    const diedBy = olderThanMs === undefined ? undefined : this.#engine.clock.wallMs() - olderThanMs;
+    return { ids, diedBy, limit };
   }
 
   #checkOpen(): void {
@@ -113,7 +128,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
 
   /** Visits selected letters with offsets in [from, until) until the visitor has enough. `done` count against the limit. */
   async #select(
-    selected: ResolvedDeadSelection,
+    selected: Selected,
     done: number,
     from: number,
     until: number,
@@ -125,6 +140,8 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     await this.#each(from, (record) => {
       if (record.offset >= until) return false;
       if (ids !== undefined && !ids.has(idOf(record))) return true;
+      // Not the end of it: the clock may have been set back, and those behind it have died earlier by what they say.
+      if (selected.diedBy !== undefined && diedAt(record) > selected.diedBy) return true;
       left--;
       return visit(record) && left > 0;
     });
@@ -272,6 +289,11 @@ function idOf(record: RecordCursor): string {
   return decodeTaskAttributes(record.attributes()).death?.id ?? "";
 }
 
+/** Wall clock time. */
+function diedAt(record: RecordCursor): number {
+  return decodeTaskAttributes(record.attributes()).death?.diedAt ?? record.timestamp;
+}
+
 /** The task again: as it was enqueued, with its history, its attempts counted from the start. */
 function redrivenParts(record: RecordCursor): RecordParts {
   const attributes = decodeTaskAttributes(record.attributes());
@@ -287,6 +309,7 @@ function redrivenParts(record: RecordCursor): RecordParts {
       origin,
       lane: 0,
       expiresAt: 0,
+      hasTtl: false,
       setAside: false,
     }),
   };

@@ -520,7 +520,7 @@ export class Delivery {
   #isOver(record: RecordCursor, attributes: TaskAttributes): boolean {
     const ttlMs = this.#consumer.host.ttlMs ?? 0;
     if (attributes.expiresAt === 0 && ttlMs === 0) return false;
-    return isOver(record, attributes, ttlMs, this.#engine.clock.wallMs());
+    return isOver(record, attributes, ttlMs, this.#engine.clock.wallMs(), this.#consumer.host.guard);
   }
 
   /** Removes every task at the head whose time is over; resolves with how many when they are gone. */

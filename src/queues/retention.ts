@@ -4,16 +4,13 @@ import type { LogTime } from "../engine/queue-state.js";
 import type { Timer } from "../storage/clock.js";
 import { bytesOf } from "./log-extent.js";
 import type { LogState } from "./log-state.js";
+import { DISTRUST_MS, WallGuard } from "./wall-guard.js";
 
 /** The clock is looked at this often while records wait for their age, and no more often than `CHECK_MS_MIN`. */
 const CHECK_MS_MAX = 60_000;
 const CHECK_MS_MIN = 1000;
-/** A wall clock that has gone so far ahead of or behind elapsed time since the last look has been set. */
-const JUMP_MS = 3_600_000;
-/** The same, over the time that the directory was closed. */
+/** A wall clock that has gone so far ahead over the time that the directory was closed may have been set. */
 const CLOSED_JUMP_MS = 30 * 86_400_000;
-/** For so long nothing is removed by age then: a wrong clock can be noticed, and set right. */
-const PAUSE_MS = 3_600_000;
 /** A log is cut into so many segments at least for what its rules keep, so that what is kept beyond them is a part of it. */
 const SEGMENTS_MIN = 8;
 const SEGMENT_BYTES_MIN = 64 * 1024;
@@ -23,10 +20,8 @@ export class Retention {
   readonly #engine: Engine;
   readonly #state: LogState;
   #timer: Timer | undefined;
-  /** Both clocks at the last look. */
-  #elapsedMs: number;
-  #wallMs: number;
-  #pausedUntilMs = 0;
+  /** While it does not trust the wall clock, nothing is removed by age. */
+  readonly #guard: WallGuard;
   #woken = false;
   /** A trim is on its way. */
   #trimming = false;
@@ -35,9 +30,10 @@ export class Retention {
   constructor(engine: Engine, state: LogState, resumed: { readonly last: LogTime; readonly now: LogTime } | undefined) {
     this.#engine = engine;
     this.#state = state;
-    this.#elapsedMs = engine.elapsedMs();
-    this.#wallMs = engine.clock.wallMs();
-    if (resumed !== undefined && resumed.now.wallMs - resumed.last.wallMs > CLOSED_JUMP_MS) this.#pause();
+    this.#guard = new WallGuard(engine);
+    if (resumed === undefined || resumed.now.wallMs - resumed.last.wallMs <= CLOSED_JUMP_MS) return;
+    this.#guard.distrust();
+    this.#warn();
   }
 
   /** After the rules have changed, or the log was opened. */
@@ -79,8 +75,8 @@ export class Retention {
     this.#timer?.cancel();
     this.#timer = undefined;
     const { retention } = state.config;
-    const steady = this.#look();
-    const offset = this.#trimming ? state.stream.head : this.#cut(retention, steady);
+    if (this.#guard.look()) this.#warn();
+    const offset = this.#trimming ? state.stream.head : this.#cut(retention);
     if (offset > state.stream.head) this.#trim(offset);
     const held = retention.holdForGroupsMs > 0 && state.groups.size > 0;
     const dueIn = retention.maxAgeMs > 0 ? this.#dueIn(offset, retention.maxAgeMs) : undefined;
@@ -88,10 +84,11 @@ export class Retention {
   }
 
   /** Where the first unit begins that is kept. */
-  #cut({ maxAgeMs, maxBytes, maxCount, holdForGroupsMs }: RetentionConfig, steady: boolean): number {
+  #cut({ maxAgeMs, maxBytes, maxCount, holdForGroupsMs }: RetentionConfig): number {
     const { stream, extent } = this.#state;
-    const newestGone = maxAgeMs > 0 && steady ? this.#wallMs - maxAgeMs : Number.NEGATIVE_INFINITY;
-    const heldFrom = holdForGroupsMs > 0 ? this.#state.heldFrom(this.#elapsedMs - holdForGroupsMs) : stream.visible;
+    const newestGone = maxAgeMs > 0 && this.#guard.isSteady ? this.#guard.wallMs - maxAgeMs : Number.NEGATIVE_INFINITY;
+    const heldFrom =
+      holdForGroupsMs > 0 ? this.#state.heldFrom(this.#guard.elapsedMs - holdForGroupsMs) : stream.visible;
     let { bytes } = extent;
     let cut = stream.head;
     for (const unit of extent.unitsFrom(stream.head)) {
@@ -130,23 +127,10 @@ export class Retention {
     });
   }
 
-  /** Looks at the clocks. False while the wall clock is not to be trusted. */
-  #look(): boolean {
-    const engine = this.#engine;
-    const elapsedMs = engine.elapsedMs();
-    const wallMs = engine.clock.wallMs();
-    const ahead = wallMs - this.#wallMs - (elapsedMs - this.#elapsedMs);
-    this.#elapsedMs = elapsedMs;
-    this.#wallMs = wallMs;
-    if (Math.abs(ahead) > JUMP_MS) this.#pause();
-    return elapsedMs >= this.#pausedUntilMs;
-  }
-
-  #pause(): void {
-    this.#pausedUntilMs = this.#elapsedMs + PAUSE_MS;
+  #warn(): void {
     if (this.#state.config.retention.maxAgeMs === 0) return;
     this.#engine.logger.warn(
-      { log: this.#state.name, pauseMs: PAUSE_MS },
+      { log: this.#state.name, pauseMs: DISTRUST_MS },
       "the wall clock has jumped: nothing is removed by age for a while",
     );
   }
@@ -155,7 +139,7 @@ export class Retention {
   #dueIn(offset: number, maxAgeMs: number): number | undefined {
     const [oldest] = this.#state.extent.unitsFrom(offset);
     if (oldest === undefined) return undefined;
-    return Math.min(CHECK_MS_MAX, Math.max(CHECK_MS_MIN, oldest.newest + maxAgeMs - this.#wallMs));
+    return Math.min(CHECK_MS_MAX, Math.max(CHECK_MS_MIN, oldest.newest + maxAgeMs - this.#guard.wallMs));
   }
 
   /** Sees to it that there is a check, unless one is awaited already. */

@@ -56,10 +56,20 @@ export class EmbeddedSharedGroup<O> extends EmbeddedSource<O> implements SharedG
     super.checkOpen();
     if (this.#state.ended !== undefined) throw this.#state.ended;
     if (this.#group.ended !== undefined) throw this.#group.ended;
-    if (this.#left.signal.aborted) {
-      throw new VarveError("ERR_CLOSED", `this member has left group ${this.name} of ${this.log}`);
-    }
+    if (this.#left.signal.aborted) throw this.#leftError();
     this.#group.activeMs = this.engine.elapsedMs();
+  }
+
+  /** A worker of this member ends with the membership, too. */
+  protected override onEnd(callback: (error: Error) => void): () => void {
+    const stops = [super.onEnd(callback), onAbort(this.#left.signal, () => callback(this.#leftError()))];
+    return () => {
+      for (const stop of stops) stop();
+    };
+  }
+
+  #leftError(): VarveError {
+    return new VarveError("ERR_CLOSED", `this member has left group ${this.name} of ${this.log}`);
   }
 
   /** Has a wait end with the membership, too. */

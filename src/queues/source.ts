@@ -207,7 +207,13 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       get keepsResults() {
         return keepsResults();
       },
+      onEnd: (callback) => this.onEnd(callback),
     });
+  }
+
+  /** Calls back once when this handle can do nothing any more; returns what ends the wait for that. */
+  protected onEnd(callback: (error: Error) => void): () => void {
+    return this.consumer.onEnd(callback);
   }
 
   /** Whether an ack may carry a result. */

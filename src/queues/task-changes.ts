@@ -52,7 +52,14 @@ export function applyTerms(
   if (ttlMs !== undefined) expiresAt = clock.wallMs() + ttlMs;
   // 0 says that there is none; nothing else was ever due in 1970.
   else if (expiresAtMs !== undefined) expiresAt = Math.max(1, expiresAtMs);
-  parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside, orderKey });
+  parts.attributes = encodeTaskAttributes({
+    ...NO_ATTRIBUTES,
+    limit,
+    expiresAt,
+    hasTtl: ttlMs !== undefined,
+    setAside,
+    orderKey,
+  });
 }
 
 /** What `enqueue` and its relatives settle about how often and how long a task may run. */

@@ -21,6 +21,7 @@ import { Consumer, type ConsumerHost } from "./consumer.js";
 import { CursorLane, oldestAvailable } from "./cursor-lane.js";
 import type { Lane } from "./lane.js";
 import { Ledger, TaskPhase } from "./ledger.js";
+import type { WallGuard } from "./wall-guard.js";
 
 /** On disk: append, never renumber. */
 export const CursorOp = {
@@ -42,6 +43,7 @@ interface CursorsHost {
   readonly id: number;
   readonly name: string;
   readonly config: TaskConfig;
+  readonly guard: WallGuard;
   /** The queue's own. */
   readonly consumer: Consumer;
 }
@@ -94,6 +96,10 @@ export class Cursor implements ConsumerHost {
     return this.#queue.config.ttlMs;
   }
 
+  get guard(): WallGuard {
+    return this.#queue.guard;
+  }
+
   openDead(): never {
     throw new MalformedError(`${this.name} has no dead letters`);
   }
@@ -103,7 +109,7 @@ export class Cursor implements ConsumerHost {
   }
 
   addLane(main: Lane, ledger: Ledger): void {
-    const lane = new CursorLane(this.name, main, ledger, () => this.ttlMs);
+    const lane = new CursorLane(this.name, main, ledger, this);
     this.lanes.set(lane.number, lane);
     this.consumer.addLane(lane);
   }

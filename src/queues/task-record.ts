@@ -7,9 +7,20 @@ import type { RecordCursor, RecordParts } from "../storage/batch.js";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import { decodeFailures, encodeFailures, FAILURES_MAX, type Outstanding } from "./ledger.js";
 import type { LeasedTask } from "./task-token.js";
+import type { WallGuard } from "./wall-guard.js";
 
 /** On disk: append, never renumber. */
-const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5, Expires: 6, SetAside: 7, OrderKey: 8 } as const;
+const Tag = {
+  Limit: 1,
+  Failures: 2,
+  Death: 3,
+  Origin: 4,
+  Lane: 5,
+  Expires: 6,
+  SetAside: 7,
+  OrderKey: 8,
+  ExpiresByTtl: 9,
+} as const;
 
 /** How a task died. */
 export interface Death {
@@ -36,6 +47,8 @@ export interface TaskAttributes {
   lane: number;
   /** Wall clock time after which it is not delivered; 0: never. */
   expiresAt: number;
+  /** That time is as far from its enqueue as its own ttl says. */
+  hasTtl: boolean;
   /** The cursor passes it: it waits for its time elsewhere. */
   setAside: boolean;
   /** Tasks with the same one are worked on in order. */
@@ -81,7 +94,7 @@ export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undef
   }
   if (attributes.expiresAt > 0) {
     value.varint(attributes.expiresAt);
-    put(Tag.Expires);
+    put(attributes.hasTtl ? Tag.ExpiresByTtl : Tag.Expires);
   }
   if (attributes.orderKey !== undefined) {
     value.string(attributes.orderKey);
@@ -97,6 +110,7 @@ export const NO_ATTRIBUTES: TaskAttributes = Object.freeze({
   origin: undefined,
   lane: 0,
   expiresAt: 0,
+  hasTtl: false,
   setAside: false,
   orderKey: undefined,
 });
@@ -109,14 +123,19 @@ export function isSetAside(bytes: Buffer | undefined): boolean {
 /**
  * Whether a task's time is over.
  * @param ttlMs caps the life of every task of its queue; 0: no cap
+ * @param guard of the wall clock: a ttl, the queue's or the task's own, goes by its time
  */
 export function isOver(
   { timestamp }: RecordCursor,
-  { expiresAt }: TaskAttributes,
+  { expiresAt, hasTtl }: TaskAttributes,
   ttlMs: number,
   wallMs: number,
+  guard: WallGuard | undefined,
 ): boolean {
-  return (expiresAt > 0 && wallMs > expiresAt) || (ttlMs > 0 && wallMs > timestamp + ttlMs);
+  if (expiresAt > 0 && !hasTtl && wallMs > expiresAt) return true;
+  if (!hasTtl && ttlMs === 0) return false;
+  const ageingMs = guard?.ageingWallMs() ?? wallMs;
+  return (hasTtl && ageingMs > expiresAt) || (ttlMs > 0 && ageingMs > timestamp + ttlMs);
 }
 
 export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes {
@@ -139,8 +158,9 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
       attributes.origin = { id: value.string(), timestamp: value.varint() };
     } else if (tag === Tag.Lane) {
       attributes.lane = value.varint();
-    } else if (tag === Tag.Expires) {
+    } else if (tag === Tag.Expires || tag === Tag.ExpiresByTtl) {
       attributes.expiresAt = value.varint();
+      attributes.hasTtl = tag === Tag.ExpiresByTtl;
     } else if (tag === Tag.SetAside) {
       attributes.setAside = true;
     } else if (tag === Tag.OrderKey) {

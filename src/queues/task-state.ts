@@ -39,6 +39,7 @@ import { applyTerms, isTaskChangeOp, replayTaskChange } from "./task-changes.js"
 import { isCursorOp, TaskCursors } from "./task-cursors.js";
 import { encodeTaskAttributes, letterOf, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
 import { TaskRoom } from "./task-room.js";
+import { WallGuard } from "./wall-guard.js";
 
 /** On disk: append, never renumber. The others are those of the queue's parts. */
 export const TaskOp = {
@@ -82,6 +83,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   readonly #admit = () => this.room.admit();
   /** Why nothing can be had from the queue any more. */
   ended: Error | undefined;
+  guard!: WallGuard;
 
   #engine!: Engine;
   #later: Stream | undefined;
@@ -132,6 +134,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   attach(engine: Engine): void {
     if (this.#engine !== undefined) return;
     this.#engine = engine;
+    this.guard = new WallGuard(engine);
     this.scheduled.attach(engine);
     this.consumer.attach(engine);
     this.recurrence.attach(engine);

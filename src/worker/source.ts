@@ -25,4 +25,10 @@ export interface WorkTerms {
   leaseMs(): number;
   /** Whether an ack may carry the task's result. */
   readonly keepsResults: boolean;
+  /**
+   * Calls back once if the source ends, with what its calls are refused with from then on. The worker would learn that from
+   * its next call, which may be far off while all its handlers are busy.
+   * @returns stops waiting for that
+   */
+  onEnd(callback: (error: Error) => void): () => void;
 }

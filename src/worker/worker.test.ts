@@ -30,6 +30,8 @@ class FakeSource implements WorkSource<string> {
   readonly #ready: Task<string>[] = [];
   #waiting: (() => void) | undefined;
   #tokens = 0;
+  /** Who waits for the source to end. */
+  readonly enders = new Set<(error: Error) => void>();
   asked: number[] = [];
   dequeues = 0;
   deadAfter = 2;
@@ -161,7 +163,16 @@ function start(
   const told: string[] = [];
   const logged: unknown[] = [];
   const logger = { debug() {}, info() {}, warn() {}, error: (fields: object) => void logged.push(fields) };
-  const worker = work(source, handler, options, { timers: clock, logger, leaseMs: () => LEASE_MS, keepsResults });
+  const worker = work(source, handler, options, {
+    timers: clock,
+    logger,
+    leaseMs: () => LEASE_MS,
+    keepsResults,
+    onEnd: (callback) => {
+      source.enders.add(callback);
+      return () => source.enders.delete(callback);
+    },
+  });
   if (listen) {
     worker.on("completed", (task, result) => void told.push(`completed ${task.payload} ${String(result)}`));
     worker.on("failed", (task, error) => void told.push(`failed ${task.payload} ${codeOf(error)}`));
@@ -696,4 +707,30 @@ test("what is passed in is checked", () => {
     () => start("handler" as never),
     (error) => isVarveError(error, "ERR_ARGUMENT"),
   );
+});
+
+test("a source that ends reaches a worker whose handlers are all busy, and is told once", async () => {
+  for (const code of ["ERR_CLOSED", "ERR_NOT_FOUND"] as const) {
+    const handlers = new Handlers();
+    const { source, worker, told, pass } = start(handlers.handle, { concurrency: 2 });
+    source.add("a", "b");
+    await pass();
+    assert.equal(worker.running, 2);
+    for (const end of source.enders) end(new VarveError(code, "it has ended"));
+    assert.equal(handlers.reason("a"), undefined, "not in the midst of what ends it");
+    await worker.closed;
+    assert.deepEqual([handlers.reason("a"), handlers.reason("b")], [code, code]);
+    assert.deepEqual([worker.running, worker.abandoned, source.enders.size], [0, 2, 0]);
+    assert.deepEqual(told, code === "ERR_CLOSED" ? [] : ["error - ERR_NOT_FOUND"]);
+    handlers.end("a");
+    await pass();
+    assert.equal(worker.abandoned, 1);
+  }
+});
+
+test("a worker that has ended does not wait for its source's end", async () => {
+  const { source, worker } = start(() => {});
+  assert.equal(source.enders.size, 1);
+  await worker.close();
+  assert.equal(source.enders.size, 0);
 });

@@ -91,6 +91,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   #alarmAtMs = Number.POSITIVE_INFINITY;
   #hasEnded = false;
   readonly #resolveClosed: () => void;
+  readonly #forgetSource: () => void;
 
   constructor(source: WorkSource<O>, handler: Handler<O>, options: ResolvedWorkOptions, terms: WorkTerms) {
     this.#source = source;
@@ -105,6 +106,10 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
       resolveClosed = resolve;
     });
     this.#resolveClosed = resolveClosed;
+    this.#forgetSource = terms.onEnd((error) => {
+      // Not at once: what listens to a handler's signal may call the queue, in whose midst this is.
+      queueMicrotask(() => this.#sourceEnded(error));
+    });
     this.#wake();
   }
 
@@ -213,6 +218,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   #end(): void {
     this.#hasEnded = true;
     this.#alarm?.cancel();
+    this.#forgetSource();
     this.#resolveClosed();
   }
 
@@ -555,8 +561,8 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
   }
 
   /** The source takes no more calls. */
-  #sourceEnded(error: VarveError): void {
-    if (!this.#closing && error.code !== "ERR_CLOSED") this.#report(error, undefined);
+  #sourceEnded(error: Error): void {
+    if (!this.#closing && !isVarveError(error, "ERR_CLOSED")) this.#report(error, undefined);
     for (const job of this.#jobs.list()) {
       if (job.running) this.#abandon(job, error);
       if (job.running || job.retryAtMs !== Number.POSITIVE_INFINITY) this.#drop(job);

@@ -172,7 +172,13 @@ test("a task that fails too often is listed, redriven, and purged as a dead lett
     ]);
     await fail("third");
     await fail("fourth");
-    assert.deepEqual((await run("dead", "jobs", "purge", "--limit", "5")).values, [{ task: "jobs", purged: 1 }]);
+    for (const what of ["redrive", "purge"]) {
+      const young = await run("dead", "jobs", what, "--older-than", "1h");
+      assert.deepEqual(young.values, [{ task: "jobs", [what === "purge" ? "purged" : "redriven"]: 0 }]);
+    }
+    assert.deepEqual((await run("dead", "jobs", "purge", "--older-than", "0ms", "--limit", "5")).values, [
+      { task: "jobs", purged: 1 },
+    ]);
     const empty = await varve(["dead", "jobs", "list", "-d", directory]);
     assert.deepEqual([empty.code, empty.stdout, empty.stderr], [0, "", "varve: no dead letters in jobs\n"]);
     assert.deepEqual((await run("dead", "jobs", "purge")).values, [{ task: "jobs", purged: 0 }]);

@@ -80,6 +80,7 @@ test("usage errors exit with 2, say what is wrong, and touch nothing", () =>
       [["dequeue", "q", "--wait", "a while"], /a duration with a unit/],
       [["ack", "q"], /missing required argument 'token'/],
       [["dead", "q", "burn"], /Allowed choices are list, redrive, purge/],
+      [["dead", "q", "list", "--older-than", "3s"], /--older-than goes with redrive and purge/],
       [["dead", "q", "purge", "--after", "3"], /--after goes with list/],
       [["stats", "--watch", "0"], /number of seconds/],
     ];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Task, TaskQueue } from "../../src/index.js";
-import { eventually } from "../support/expect.js";
+import { eventually, rejectsWith } from "../support/expect.js";
 import { countsOf, deadOf, takeAll } from "../support/state.js";
 import type { Check } from "./suite.js";
 
@@ -184,6 +184,51 @@ export function deadLetterConformance(check: Check): void {
     await kill(again, ["f"]);
     assert.equal((await again.dead.read()).length, 1, "the queue goes on");
   });
+
+  check("dead: redrive and purge of those that died so long ago, no others", async ({ mq, reopen, pass, wallMs }) => {
+    const jobs = await mq.openTask("jobs");
+    await kill(jobs, ["a", "b", "c"]);
+    await pass(50);
+    const since = wallMs();
+    await pass(50);
+    await kill(jobs, ["d", "e"]);
+    const letters = await jobs.dead.read();
+    assert.equal(await jobs.dead.redrive({ olderThan: "1h" }), 0);
+    assert.equal(await jobs.dead.purge({ olderThan: "1h" }), 0);
+    const age = () => wallMs() - since;
+    assert.equal(await jobs.dead.redrive({ olderThan: age(), ids: [letters[4]!.id] }), 0);
+    assert.equal(await jobs.dead.redrive({ olderThan: age(), ids: [letters[4]!.id, letters[1]!.id] }), 1);
+    assert.equal(await jobs.dead.redrive({ olderThan: age(), limit: 1 }), 1);
+    assert.equal(await jobs.dead.purge({ olderThan: age() }), 1);
+    const again = await (await reopen()).openTask("jobs");
+    assert.deepEqual(
+      (await again.dead.read()).map(({ raw }) => raw.toString()),
+      ["d", "e"],
+    );
+    assert.deepEqual(countsOf(await again.stats()), { ready: 2, scheduled: 0, leased: 0, dead: 2 });
+    assert.equal(await again.dead.purge({ olderThan: 0 }), 2);
+    await rejectsWith("ERR_OPTION", again.dead.purge({ olderThan: "soon" }), /olderThan/);
+  });
+
+  check(
+    "dead: by age to the millisecond, over many commits, and with a clock that was set back",
+    async (on) => {
+      const jobs = await on.mq.openTask("jobs");
+      const texts = Array.from({ length: 600 }, (_, index) => `${index}`);
+      await kill(jobs, texts);
+      on.stepWall!(-10_000);
+      await kill(jobs, ["before"]);
+      on.stepWall!(11_000);
+      await kill(jobs, ["after"]);
+      assert.equal(await jobs.dead.redrive({ olderThan: 1001 }), 1, "by the clock, it died before the others");
+      assert.equal(await jobs.dead.redrive({ olderThan: 1000 }), 600);
+      assert.equal(await jobs.dead.purge({ olderThan: 1 }), 0);
+      await on.pass(1);
+      assert.equal(await jobs.dead.purge({ olderThan: 1 }), 1);
+      assert.deepEqual(countsOf(await jobs.stats()), { ready: 601, scheduled: 0, leased: 0, dead: 0 });
+    },
+    { exactTime: true },
+  );
 
   check("dead: letters do not stand in the way of work", async ({ mq }) => {
     const jobs = await mq.openTask("jobs");

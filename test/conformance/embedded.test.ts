@@ -19,13 +19,14 @@ defineConformance("embedded, while time stands still", {
     return start((directory) => openAt(clock, directory, options), {
       pass: (ms) => clock.pass(ms),
       wallMs: () => clock.wallMs(),
+      stepWall: (ms) => clock.stepWall(ms),
     });
   },
 });
 
 async function start(
   openDirectory: (directory: string) => Promise<MessageQueue>,
-  time: Pick<Subject, "pass" | "wallMs">,
+  time: Pick<Subject, "pass" | "wallMs" | "stepWall">,
 ): Promise<Subject> {
   const directory = makeDirectory();
   let mq = await openDirectory(directory);

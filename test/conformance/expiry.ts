@@ -4,6 +4,9 @@ import { rejectsWith } from "../support/expect.js";
 import { countsOf, takeAll } from "../support/state.js";
 import { type Check, passUntil } from "./suite.js";
 
+const HOUR_MS = 3_600_000;
+const YEAR_MS = 365 * 24 * HOUR_MS;
+
 function texts(tasks: readonly Pick<Task, "payload">[]): string[] {
   return tasks.map(({ payload }) => payload.toString());
 }
@@ -146,6 +149,63 @@ export function expiryConformance(check: Check): void {
     assert.equal((await late.stats()).discarded + left.length, 5);
     assert.deepEqual(await jobs.dead.read(), []);
   });
+
+  for (const onExpire of ["discard", "dead"] as const) {
+    check(
+      `expiry: a clock that is set a year ahead ends nothing before its ttl is over, ${onExpire}`,
+      async (on) => {
+        const jobs = await on.mq.openTask("jobs", { ttl: "2h", onExpire });
+        const cursor = await jobs.cursor("beside");
+        const capped = await jobs.enqueue("capped");
+        await jobs.enqueue("own", { ttl: "30m", priority: 1 });
+        await jobs.enqueue("moment", { expiresAt: new Date(on.wallMs() + 3 * HOUR_MS), priority: 2 });
+        on.stepWall!(YEAR_MS);
+        assert.equal(await jobs.expire(), 1, "the moment has come");
+        await jobs.enqueue("new", { ttl: "30m", priority: 3 });
+        await on.pass(HOUR_MS / 4);
+        assert.equal(await jobs.expire(), 0);
+        await on.pass(HOUR_MS / 4 + 1);
+        assert.equal(await jobs.expire(), 1, "a ttl goes on meanwhile");
+        assert.equal((await cursor.dequeue())?.payload.toString(), "new");
+        assert.equal((await cursor.dequeue())?.payload.toString(), "capped");
+        on.stepWall!(-YEAR_MS);
+        await on.pass(HOUR_MS);
+        assert.equal((await jobs.peek())?.payload.toString(), "new", "it was enqueued by the wrong clock");
+        assert.equal(await jobs.expire(), 0);
+        await on.pass(HOUR_MS);
+        assert.equal(await jobs.expire(), 1);
+        assert.equal((await jobs.list({ state: "ready" })).length, 1);
+        if (onExpire === "dead") assert.equal((await jobs.dead.read()).at(-1)?.id, capped.id);
+      },
+      { exactTime: true },
+    );
+  }
+
+  check(
+    "expiry: a clock that stays a year ahead is believed after an hour; one that is set back prolongs at most",
+    async (on) => {
+      const jobs = await on.mq.openTask("jobs", { ttl: "10h" });
+      await jobs.enqueueBatch(["1", "2"]);
+      on.stepWall!(YEAR_MS);
+      assert.equal(await jobs.expire(), 0);
+      await on.pass(HOUR_MS - 1);
+      assert.equal(await jobs.expire(), 0);
+      await on.pass(1);
+      assert.equal(await jobs.expire(), 2);
+      await jobs.enqueue("3");
+      on.stepWall!(-YEAR_MS);
+      await jobs.enqueue("4", { priority: 1 });
+      await jobs.enqueue("5", { priority: 2, ttl: "1h" });
+      await on.pass(HOUR_MS);
+      assert.equal(await jobs.expire(), 0);
+      await on.pass(1);
+      assert.equal(await jobs.expire(), 1, "what is enqueued by the new clock goes by it");
+      await on.pass(9 * HOUR_MS);
+      assert.equal(await jobs.expire(), 1);
+      assert.equal((await jobs.dequeue())?.payload.toString(), "3");
+    },
+    { exactTime: true },
+  );
 
   check("expiry: what makes no sense is refused", async ({ mq }) => {
     const jobs = await mq.openTask("jobs");

@@ -267,6 +267,26 @@ export function sharedGroupConformance(check: Check): void {
     assert.deepEqual(await group.nack(task), { dead: true }, "one attempt, as was said before the reopen");
   });
 
+  check(
+    "shared groups: dead letters are redriven and purged by their age",
+    async (subject) => {
+      const log = await filled(subject, 4);
+      const group = await log.sharedGroup("g", { maxAttempts: 1 });
+      const die = async () => {
+        for (const task of await group.dequeueBatch({ max: 2 })) await group.nack(task);
+      };
+      await die();
+      await subject.pass(3_600_000);
+      await die();
+      assert.equal(await group.dead.redrive({ olderThan: "1h", limit: 1 }), 1);
+      assert.equal(await group.dead.purge({ olderThan: "1h" }), 1);
+      assert.equal(await group.dead.purge({ olderThan: "1h" }), 0);
+      assert.equal((await group.info()).dead, 2);
+      assert.equal(await group.dead.redrive({ olderThan: 0 }), 2);
+    },
+    { exactTime: true },
+  );
+
   check("shared groups: a worker does the work", async (subject) => {
     const log = await filled(subject, 50);
     const group = await log.sharedGroup("g", { maxAttempts: 2, backoff: { initial: 0, jitter: 0 } });

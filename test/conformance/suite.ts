@@ -50,6 +50,8 @@ export interface Subject {
   pass(ms: number): Promise<void>;
   /** The implementation's wall clock, in milliseconds since 1970. */
   wallMs(): number;
+  /** Sets the wall clock alone, ahead or back. Only where time stands still. */
+  stepWall?(ms: number): void;
   /** Closes, if that has not happened, and removes everything. */
   dispose(): Promise<void>;
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   Discard,
   type Handler,
+  isVarveError,
   json,
   Retry,
   type TaskOptions,
@@ -339,7 +340,93 @@ export function workConformance(check: Check): void {
       await rejectsWith("ERR_OPTION", () => jobs.work(() => {}, options));
     }
   });
+
+  for (const [index, [code, end]] of ENDS.entries()) {
+    check(
+      `work: handlers that never end do not keep a worker from ending with its source (${index + 1})`,
+      async (on) => {
+        const jobs = await on.mq.openTask("jobs");
+        const log = await on.mq.openLog("events");
+        await jobs.enqueueBatch(["1", "2", "3"]);
+        await log.appendBatch(["1", "2", "3"]);
+        const workers = [jobs, await log.sharedGroup("g")].map((source) => {
+          const signals: AbortSignal[] = [];
+          const never: () => Promise<void> = () => new Promise(() => {});
+          const worker = source.work(
+            (_, { signal }) => {
+              signals.push(signal);
+              return never();
+            },
+            { concurrency: 2, lease: "1h" },
+          );
+          const errors: unknown[] = [];
+          worker.on("error", (error) => errors.push(error));
+          return { worker, signals, errors };
+        });
+        for (const { signals } of workers) {
+          await eventually(
+            "all handlers are busy",
+            () => signals.length === 2,
+            () => step(on),
+          );
+        }
+        await end(on);
+        for (const { worker, signals, errors } of workers) {
+          await endOf(on, worker.closed);
+          assert.deepEqual(
+            signals.map(({ reason }) => nameOf(reason)),
+            [code, code],
+          );
+          assert.deepEqual(errors.map(nameOf), code === "ERR_CLOSED" ? [] : [code]);
+          assert.deepEqual([worker.running, worker.abandoned], [0, 2]);
+        }
+      },
+    );
+  }
+
+  check("work: a worker of a shared group ends when its member leaves, though its handlers do not", async (on) => {
+    const log = await on.mq.openLog("events");
+    await log.append("1");
+    const member = await log.sharedGroup("g");
+    const other = await log.sharedGroup("g");
+    let seen: AbortSignal | undefined;
+    const worker = member.work(
+      (_, { signal }) => {
+        seen = signal;
+        return new Promise<void>(() => {});
+      },
+      { lease: "1h" },
+    );
+    await eventually(
+      "the handler is busy",
+      () => seen !== undefined,
+      () => step(on),
+    );
+    await member.close();
+    await endOf(on, worker.closed);
+    assert.equal(nameOf(seen?.reason), "ERR_CLOSED");
+    await log.append("2");
+    assert.equal((await other.dequeue())?.payload.toString(), "2");
+  });
 }
+
+/** The code of what was given as a reason, if it has one. */
+function nameOf(reason: unknown): string | undefined {
+  return isVarveError(reason) ? reason.code : undefined;
+}
+
+/** Ends what a worker takes its tasks from. */
+const ENDS: readonly (readonly [string, (subject: Subject) => Promise<unknown>])[] = [
+  ["ERR_CLOSED", ({ mq }) => mq.close()],
+  ["ERR_NOT_FOUND", async ({ mq }) => Promise.all([mq.deleteQueue("task", "jobs"), mq.deleteQueue("log", "events")])],
+  [
+    "ERR_NOT_FOUND",
+    async ({ mq }) => {
+      const log = await mq.openLog("events");
+      await Promise.all([log.deleteGroup("g"), mq.deleteQueue("task", "jobs")]);
+    },
+  ],
+];
 
 const STEP_MS = 2;
 

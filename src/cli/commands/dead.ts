@@ -2,7 +2,7 @@ import { Argument, type Command, Option } from "commander";
 import type { DeadLetter, DeadLetters } from "../../api/contract.js";
 import { ExitCode, UsageError } from "../exit.js";
 import { attributes, jsonBytes, jsonBytesOrNull, plural, printable, time } from "../format.js";
-import { several, wholeNumber, withCommonOptions } from "../options.js";
+import { duration, several, wholeNumber, withCommonOptions } from "../options.js";
 import { existingTask } from "../queues.js";
 import { action, type Run } from "../run.js";
 
@@ -12,6 +12,7 @@ interface DeadOptions {
   readonly limit?: number;
   readonly id?: readonly string[];
   readonly after?: number;
+  readonly olderThan?: string;
 }
 
 type DeadAction = "list" | "redrive" | "purge";
@@ -27,17 +28,19 @@ export function registerDead(program: Command): void {
     .addArgument(new Argument("[action]", "what to do with them").choices(["list", "redrive", "purge"]).default("list"))
     .option("-n, --limit <n>", "at most this many, oldest first (default: all)", wholeNumber(1))
     .addOption(new Option("--id <id>", "only the task with this id; repeatable").argParser(several))
+    .option("--older-than <duration>", "redrive, purge: only those that died at least so long ago", duration)
     .option("--after <offset>", "list: only those behind this offset, to page on", wholeNumber(0))
     .addHelpText(
       "after",
-      "\nExamples:\n  $ varve dead jobs list\n  $ varve dead jobs redrive --limit 10\n  $ varve dead jobs purge --id 17",
+      "\nExamples:\n  $ varve dead jobs list\n  $ varve dead jobs redrive --limit 10\n  $ varve dead jobs purge --older-than 30d\n  $ varve dead jobs purge --id 17",
     );
 
   action<[string, DeadAction], DeadOptions>(withCommonOptions(command), async (run, name, what) => {
-    const { id: ids, limit, after } = run.options;
+    const { id: ids, limit, after, olderThan } = run.options;
     if (after !== undefined && what !== "list") {
-      throw new UsageError(`--after goes with list; choose what to ${what} with --id or --limit`);
+      throw new UsageError(`--after goes with list; choose what to ${what} with --id, --older-than or --limit`);
     }
+    if (olderThan !== undefined && what === "list") throw new UsageError("--older-than goes with redrive and purge");
     return run.withDirectory("existing", async (queue) => {
       const { dead } = await existingTask(queue, name);
       if (what === "list") {
@@ -45,7 +48,8 @@ export function registerDead(program: Command): void {
         if (listed === 0) run.note(`no dead letters in ${name}${after === undefined && !ids ? "" : " match"}`);
         return ids !== undefined && listed === 0 ? ExitCode.nothing : undefined;
       }
-      const count = what === "redrive" ? await dead.redrive({ ids, limit }) : await dead.purge({ ids, limit });
+      const selection = { ids, olderThan, limit };
+      const count = what === "redrive" ? await dead.redrive(selection) : await dead.purge(selection);
       await run.report(
         what === "redrive" ? { task: name, redriven: count } : { task: name, purged: count },
         () => `${what === "redrive" ? "moved back" : "deleted"} ${plural(count, "dead letter")} of ${name}`,
