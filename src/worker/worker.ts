@@ -108,7 +108,7 @@ class QueueWorker<O> implements Worker<O>, JobCalls<O> {
     this.#resolveClosed = resolveClosed;
     this.#forgetSource = terms.onEnd((error) => {
       // Not at once: what listens to a handler's signal may call the queue, in whose midst this is.
-      queueMicrotask(() => this.#sourceEnded(error));
+      this.#timers.defer(() => this.#sourceEnded(error));
     });
     this.#wake();
   }
