@@ -184,9 +184,9 @@ function sorted(numbers: Iterable<number>): number[] {
   return [...numbers].sort((a, b) => a - b);
 }
 
-/** Where a stream ends, without offsets that were passed over since. */
+/** Where a stream ends, without offsets that were passed over since. What a compaction has emptied did stand there. */
 function end(stream: Stream): number {
   let { next } = stream;
-  for (const gap of stream.gaps.toReversed()) if (gap.to === next) next = gap.from;
+  for (const gap of stream.gaps.toReversed()) if (gap.to === next && gap.to > stream.cleanTo) next = gap.from;
   return next;
 }
