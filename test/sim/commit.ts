@@ -46,6 +46,7 @@ export interface ItemTraits {
   readonly maxAttempts?: number;
   readonly priority?: number;
   readonly dedupeKey?: string | undefined;
+  readonly orderKey?: string | undefined;
   /** How long it lives from when it is committed. */
   readonly ttlMs?: number | undefined;
 }
@@ -64,6 +65,7 @@ export interface Item {
   readonly maxAttempts: number;
   readonly priority: number;
   readonly dedupeKey: string | undefined;
+  readonly orderKey: string | undefined;
   readonly ttlMs: number | undefined;
   /** In elapsed time of this life: it may be gone from then on, and is not delivered to who asks after that. */
   expiry: { readonly earliestMs: number; readonly latestMs: number } | undefined;
@@ -83,10 +85,23 @@ export interface Item {
 
 export function newItem(number: number, queue: string, commit: Commit, traits: ItemTraits = {}): Item {
   const { dueMs = 0, bytes = 0, key, tombstone = false, maxAttempts = Number.POSITIVE_INFINITY } = traits;
-  const { priority = 0, dedupeKey, ttlMs } = traits;
+  const { priority = 0, dedupeKey, orderKey, ttlMs } = traits;
   const expiry =
     ttlMs === undefined ? undefined : { earliestMs: commit.madeMs + ttlMs, latestMs: Number.POSITIVE_INFINITY };
-  const sent = { number, queue, commit, bytes, key, tombstone, maxAttempts, priority, dedupeKey, ttlMs, expiry };
+  const sent = {
+    number,
+    queue,
+    commit,
+    bytes,
+    key,
+    tombstone,
+    maxAttempts,
+    priority,
+    dedupeKey,
+    orderKey,
+    ttlMs,
+    expiry,
+  };
   return { ...sent, deleted: false, id: undefined, offset: undefined, place: undefined, acks: [], purges: [], dueMs };
 }
 

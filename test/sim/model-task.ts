@@ -197,6 +197,7 @@ export class TaskModel {
     if (item.acks.some((ack) => ack.acked)) this.violate(`${what}: delivered after its ack was acknowledged`);
     let fact = this.tasks.get(place);
     this.judgeDelivery(delivery, item, what);
+    this.judgeOrder(delivery, item, place, what, nowMs);
     if (fact === undefined) {
       const again = item.place !== undefined && item.place !== place;
       if (!again) this.judgeFirst(delivery, item, what);
@@ -239,6 +240,31 @@ export class TaskModel {
     }
   }
 
+  /** No other task of its key is before it, in anybody's hands or still to be delivered. */
+  private judgeOrder(delivery: Commit, item: Item, place: string, what: string, nowMs: number): void {
+    if (item.orderKey === undefined || item.id === undefined || placeIn(place) !== placeIn(item.place ?? place)) return;
+    for (const other of this.items) {
+      if (other === item || other.orderKey !== item.orderKey || other.priority !== item.priority) continue;
+      if (other.place === undefined || placeIn(other.place) >= placeIn(place)) continue;
+      if (this.isBefore(other, delivery, nowMs)) {
+        this.violate(`${what}: delivered before message ${other.number} at ${other.place}, of the same key`);
+      }
+    }
+  }
+
+  /** Whether a task is in somebody's hands for sure, or has to be delivered again. */
+  private isBefore(other: Item, delivery: Commit, nowMs: number): boolean {
+    const fact = this.tasks.get(other.place!);
+    if (fact === undefined || other.acks.length > 0 || other.purges.length > 0) return false;
+    const { settling } = fact;
+    if (fact.token !== undefined && settling.length === 0) return nowMs < fact.leaseEndMs;
+    const [only] = settling;
+    const again =
+      settling.length === 1 && only!.label === "nack" && only!.acked && only!.answeredNumber < delivery.number;
+    if (!again || other.expiry !== undefined || this.dropsOldest) return false;
+    return fact.attempt < Math.min(this.maxAttempts, other.maxAttempts);
+  }
+
   /** The first delivery of a task: nothing that came before it is passed over. */
   private judgeFirst(delivery: Commit, item: Item, what: string): void {
     const cleared = this.clears.some((clear) => {
@@ -248,6 +274,8 @@ export class TaskModel {
     for (const other of this.items) {
       if (other.priority <= item.priority || other.commit.answeredNumber > delivery.number) continue;
       if (!other.commit.acked || other.dueMs > 0 || other.expiry !== undefined || this.dropsOldest) continue;
+      // It may wait for another one of its key.
+      if (other.orderKey !== undefined) continue;
       const untouched = other.place !== undefined && !this.tasks.has(other.place);
       if (untouched && other.acks.length === 0 && other.purges.length === 0 && !this.pendingDeliveriesBut(delivery)) {
         this.violate(`${what}: delivered before message ${other.number} of priority ${other.priority}`);
@@ -520,6 +548,10 @@ export class TaskModel {
   private violate(text: string): void {
     this.model.violate(text);
   }
+}
+
+function placeIn(place: string): number {
+  return Number(place.slice(place.indexOf(":") + 1));
 }
 
 function newFact(item: Item, dueMs: number): TaskFact {

@@ -158,8 +158,9 @@ export interface TaskRules extends ConsumerRules {
   readonly onExpire: "discard" | "dead";
   readonly dedupe: { readonly window: number; readonly maxKeys: number };
   readonly limits?: { readonly maxCount: number; readonly whenFull: "refuse" | "wait" | "drop-oldest" };
-  /** So many priorities are in use. */
+  /** So many priorities, and keys that tasks are in order under, are in use. */
   readonly priorities: number;
+  readonly orderKeys: number;
 }
 
 /** What a log does by itself. */
@@ -243,6 +244,7 @@ function drawTaskRules(random: SimRandom): TaskRules {
     dedupe: { window: random.pick([300, 10_000, 100_000_000]), maxKeys: random.pick([3, 1000]) },
     ...(limited ? { limits: { maxCount: random.pick([10, 40]), whenFull } } : {}),
     priorities: random.pick([1, 1, 2, 10]),
+    orderKeys: random.pick([0, 0, 1, 3]),
   };
 }
 
@@ -320,7 +322,7 @@ function churn(plan: Plan, random: SimRandom): Plan {
   });
   const dedupe = { window: 10_000, maxKeys: 1000 };
   const consumer = { leaseMs: 30_000, maxAttempts: 5, backoffMs: 50 };
-  const tasks: TaskRules[] = [{ ...consumer, ttlMs: 0, onExpire: "discard", dedupe, priorities: 1 }];
+  const tasks: TaskRules[] = [{ ...consumer, ttlMs: 0, onExpire: "discard", dedupe, priorities: 1, orderKeys: 0 }];
   return { ...plan, tasks, syncIntervalMs: 500, rounds };
 }
 

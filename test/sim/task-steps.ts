@@ -55,13 +55,14 @@ async function enqueue(clients: Clients, step: Step): Promise<void> {
   const dedupeKey = kind === "enqueue" && pick % 3 === 0 ? `d${pick % 5}` : undefined;
   const ttl = rules.ttlMs > 0 && pick % 2 === 0 ? { ttl: rules.ttlMs } : {};
   const attempts = pick % 7 === 0 ? { maxAttempts: 2 } : {};
-  const traits = { dueMs, priority, dedupeKey, ttlMs: ttl.ttl, ...attempts };
+  const orderKey = rules.orderKeys > 0 && pick % 4 < 3 ? `o${pick % rules.orderKeys}` : undefined;
+  const traits = { dueMs, priority, dedupeKey, orderKey, ttlMs: ttl.ttl, ...attempts };
   const sent = clients.sizes(kind === "enqueue" ? 1 : count, step).map((size) => {
     const item = clients.model.send(name, commit, traits);
     return { item, payload: payloadOf(item.number, size) };
   });
   const payloads = sent.map((each) => each.payload);
-  const all = { ...options(step), priority, ...ttl, ...attempts, ...(delay > 0 ? { delay } : {}) };
+  const all = { ...options(step), priority, orderKey, ...ttl, ...attempts, ...(delay > 0 ? { delay } : {}) };
   const queue = handle.queue!;
   const run =
     kind === "enqueue"
