@@ -13,6 +13,8 @@ import { decodeTaskAttributes, encodeTaskAttributes } from "./task-record.js";
 /** Dead letters moved or deleted by one commit, at most, and the bytes of their records, about. */
 const CHUNK_LETTERS = 256;
 const CHUNK_BYTES = 1024 * 1024;
+/** What a letter adds to a commit besides its record: the operations that name it, and a batch of its own. */
+const LETTER_BYTES_MAX = 640;
 
 /** Letters that are searched at a time. */
 const LETTERS_SEARCHED = 1024;
@@ -61,15 +63,19 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     const selected = this.#resolve(selection);
     return await this.#exclusively(async () => {
       const until = this.#consumer.dead.stream?.next ?? 0;
+      const bytesMax = Math.min(CHUNK_BYTES, this.#engine.commitBytesMax - LETTER_BYTES_MAX);
       let moved = 0;
       for (let from = 0; ; ) {
         const chunk: Redriven[] = [];
         let bytes = 0;
         await this.#select(selected, moved, from, until, (record) => {
           const parts = redrivenParts(record);
+          const own = recordBytesMax(parts);
+          // One that does not fit any more begins the next chunk.
+          if (chunk.length > 0 && bytes + own + (chunk.length + 1) * LETTER_BYTES_MAX > bytesMax) return false;
           chunk.push({ offset: record.offset, id: idOf(record), lane: laneOf(record), parts });
-          bytes += recordBytesMax(parts);
-          return chunk.length < CHUNK_LETTERS && bytes < CHUNK_BYTES;
+          bytes += own;
+          return chunk.length < CHUNK_LETTERS;
         });
         const last = chunk[chunk.length - 1];
         if (last === undefined) return moved;

@@ -184,9 +184,13 @@ function sorted(numbers: Iterable<number>): number[] {
   return [...numbers].sort((a, b) => a - b);
 }
 
-/** Where a stream ends, without offsets that were passed over since. What a compaction has emptied did stand there. */
+/** More offsets than any run gives out, and fewer than an engine passes over when it may have lost some. */
+const PASSED_OVER_MIN = 10_000;
+
+/** Where a stream ends, without offsets that were passed over since. What a rewriting has emptied did stand there. */
 function end(stream: Stream): number {
   let { next } = stream;
-  for (const gap of stream.gaps.toReversed()) if (gap.to === next && gap.to > stream.cleanTo) next = gap.from;
+  for (const gap of stream.gaps.toReversed())
+    if (gap.to === next && gap.to - gap.from >= PASSED_OVER_MIN) next = gap.from;
   return next;
 }
