@@ -49,7 +49,7 @@ export class NewFlow implements Change {
    */
   openLanes(): boolean {
     for (const { state } of this.#tasks) {
-      const gone = state.ended ?? state.tasks.deleted;
+      const gone = state.tasks.deleted; // a directory that closes finishes what it has accepted
       if (gone !== undefined) throw gone;
     }
     let isNew = false;

@@ -74,7 +74,7 @@ export class NewTasks implements Change {
 
   reserve(): void {
     const state = this.#state;
-    const gone = state.ended ?? state.tasks.deleted;
+    const gone = state.tasks.deleted; // a directory that closes finishes what it has accepted
     if (gone !== undefined) throw gone;
     this.#state.openLane(this.#state.consumer, this.#priority);
     if (!this.#isAdmitted) this.#claim = state.room.require(this.#engine, this.#parts);
