@@ -70,6 +70,7 @@ export class Session {
   /** No more requests are taken: the client has ended its side, said `quit`, or made an error. */
   #ending = false;
   #gone = false;
+  #pumping = false;
   #heldBytes = 0;
   /** Of the last value that was read. */
   #lastValueBytes = 0;
@@ -136,10 +137,17 @@ export class Session {
 
   /** Begins requests as long as there are some and they may begin. */
   #pump(): void {
+    // A request that is answered at once calls back from within.
+    if (this.#pumping) return;
+    this.#pumping = true;
     try {
       while (!this.#ending) {
         if (this.#running === "other" || this.#slots.length >= this.#inFlightMax) break;
-        if (this.#output.pendingBytes > UNREAD_BYTES_MAX) break;
+        if (this.#output.pendingBytes > UNREAD_BYTES_MAX) {
+          // What the socket does not take at once makes it say when it has.
+          this.#output.flush();
+          if (this.#output.pendingBytes > UNREAD_BYTES_MAX) break;
+        }
         const request = this.#held ?? this.#parser.next();
         if (request === undefined) break;
         const kind = overlapKind(request);
@@ -154,6 +162,8 @@ export class Session {
       }
     } catch (error) {
       this.#refuse(error);
+    } finally {
+      this.#pumping = false;
     }
     this.#account();
     // A client far ahead of its replies is not read on; otherwise reading goes on, as it tells when the client goes away.

@@ -141,6 +141,14 @@ test("what is deleted while others read it can be used again at once", async () 
   });
 });
 
+test("as many requests as fit into a packet are answered, one after another", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    client.send("version\r\n".repeat(60_000)).send("quit\r\n");
+    assert.equal((await client.toEnd()).match(/^VERSION /gm)?.length, 60_000);
+  });
+});
+
 test("a line without an end is cut off at its limit", async () => {
   await withFront({}, async (front) => {
     const client = await front.client();
