@@ -89,6 +89,8 @@ export class CursorLane extends Lane {
       reader.seek(at);
       const found = reader.next(limit);
       if (found === "end") this.#nothingBelow = limit;
+      // It may have passed offsets whose records are gone, up to where it has to read on.
+      if (found === "load") this.#nothingBelow = Math.max(at, reader.position);
       if (found !== "record" || this.#isAvailable(reader.record)) return found;
       at = reader.record.offset + 1;
     }

@@ -246,6 +246,8 @@ export class EmbeddedMember<O> implements GroupMember<O> {
         return records;
       }
       if (found === "load") {
+        // It may have passed offsets whose records are gone, up to where it has to read on.
+        member.next = Math.max(member.next, this.#reader.position);
         await this.#reader.load();
       } else if (stream.visible === visible && !(await this.#wait(until, Number.POSITIVE_INFINITY, signal))) {
         return [];

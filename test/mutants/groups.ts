@@ -163,7 +163,15 @@ export const groupMutants: readonly Mutant[] = [
     search: '      if (found === "load") this.taken = Math.max(this.taken, reader.position);\n',
     replacement: "",
     breaks: "a group comes to the end of a log that is compacted",
-    killer: groups("goes on behind"),
+    killer: groups("go on behind"),
+  },
+  {
+    name: "a member goes back before a hole for what stands behind it",
+    file: member,
+    search: "        member.next = Math.max(member.next, this.#reader.position);\n",
+    replacement: "",
+    breaks: "a group comes to the end of a log that is compacted",
+    killer: groups("go on behind"),
   },
   {
     name: "a deleted group's tasks are ended twice",

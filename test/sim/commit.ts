@@ -73,6 +73,8 @@ export interface Item {
   deleted: boolean;
   /** What a client was told that it is called. */
   id: string | undefined;
+  /** It was to wait for its time at some time. */
+  delayed: boolean;
   /** Where a client was told that it stands: an offset in a log, a place among the tasks of a source. */
   offset: number | undefined;
   place: string | undefined;
@@ -102,7 +104,17 @@ export function newItem(number: number, queue: string, commit: Commit, traits: I
     ttlMs,
     expiry,
   };
-  return { ...sent, deleted: false, id: undefined, offset: undefined, place: undefined, acks: [], purges: [], dueMs };
+  return {
+    ...sent,
+    delayed: dueMs > 0,
+    deleted: false,
+    id: undefined,
+    offset: undefined,
+    place: undefined,
+    acks: [],
+    purges: [],
+    dueMs,
+  };
 }
 
 /** A call from long ago, or from nobody, that has taken effect. */

@@ -125,7 +125,7 @@ void test("a group may be deleted while what its members hold is being settled",
   assert.deepEqual(await next.settle(again.groups()), []);
 });
 
-void test("a shared group goes on behind a segment whose last record is superseded", async () => {
+void test("groups go on behind a segment whose last record is superseded", async () => {
   const machine = Simulated.boot(6);
   const mq = await machine.open();
   const log = await machine.settle(mq.openLog("state"));
@@ -141,4 +141,10 @@ void test("a shared group goes on behind a segment whose last record is supersed
   const ids: (string | undefined)[] = [];
   for (let count = 0; count < 2; count++) ids.push((await next.settle(group.dequeue({ wait: 1000 })))?.id);
   assert.deepEqual(ids, ["0", "2"]);
+  const member = await next.settle(again.group("readers"));
+  const offsets: number[] = [];
+  for (let count = 0; count < 2; count++) {
+    for (const { offset } of await next.settle(member.read({ max: 1 }))) offsets.push(offset);
+  }
+  assert.deepEqual(offsets, [0, 2]);
 });

@@ -55,8 +55,9 @@ export async function drain(clients: Clients, handle: SourceHandle): Promise<voi
 /** What there is still to be done, in words. */
 async function waitingIn(clients: Clients, { queue, group }: SourceHandle): Promise<string> {
   if (queue !== undefined) {
-    const { ready, scheduled, leased } = (await clients.await(queue.stats()))!;
-    return ready + scheduled + leased === 0 ? "" : `${ready} ready, ${scheduled} scheduled, ${leased} leased`;
+    const { ready, scheduled, leased, blocked } = (await clients.await(queue.stats()))!;
+    const left = `${ready} ready, ${scheduled} scheduled, ${leased} leased, ${blocked} blocked`;
+    return ready + scheduled + leased + blocked === 0 ? "" : left;
   }
   const { lag, leased } = (await clients.await(group!.info()))!;
   return lag + leased === 0 ? "" : `${lag} not done, of which ${leased} leased`;

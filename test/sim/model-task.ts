@@ -166,6 +166,7 @@ export class TaskModel {
   /** A task may be due at another time from now on. */
   rescheduling(item: Item): void {
     item.dueMs = 0;
+    item.delayed = true;
     const fact = this.tasks.get(item.place ?? "");
     if (fact !== undefined) fact.dueMs = 0;
   }
@@ -273,7 +274,7 @@ export class TaskModel {
     if (cleared) this.violate(`${what}: delivered after it was purged`);
     for (const other of this.items) {
       if (other.priority <= item.priority || other.commit.answeredNumber > delivery.number) continue;
-      if (!other.commit.acked || other.dueMs > 0 || other.expiry !== undefined || this.dropsOldest) continue;
+      if (!other.commit.acked || other.delayed || other.expiry !== undefined || this.dropsOldest) continue;
       // It may wait for another one of its key.
       if (other.orderKey !== undefined) continue;
       const untouched = other.place !== undefined && !this.tasks.has(other.place);
@@ -482,7 +483,8 @@ export class TaskModel {
       fact.settling = [];
       return;
     }
-    if (task.attempt !== fact.attempt) fact.dueMs = 0;
+    // What was given back by the end of a session, and not by the call that was lost, waits for nothing.
+    if (task.attempt !== fact.attempt || fact.session) fact.dueMs = 0;
     fact.attempt = task.attempt;
     fact.token = undefined;
     fact.delivery = undefined;
