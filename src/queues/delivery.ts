@@ -484,7 +484,8 @@ export class Delivery {
         if (!orders.mayTake(order)) {
           if (orders.isFull) return "none";
           if (this.#met.length >= metMax) {
-            if (into.length > 0) return "none";
+            // Nothing less urgent may be taken instead: what is behind this one is met by the next delivery.
+            if (into.length > 0) return "expired";
             this.#noteMet();
             return "expired";
           }
