@@ -20,7 +20,7 @@ import type { CompactionConfig } from "../api/options.js";
 import type { Engine } from "../engine/engine.js";
 import type { Rewriter, Rewritten } from "../engine/rewriter.js";
 import type { RecordCursor } from "../storage/batch.js";
-import { isNoSpace } from "../storage/disk.js";
+import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { Run } from "../storage/segment.js";
 import type { Stream } from "../storage/stream.js";
 import { KeyTable } from "./key-table.js";
@@ -78,6 +78,14 @@ export class Compaction {
         return { recordsBefore, recordsRemoved, bytesBefore: bytes, bytesAfter: bytes - bytesRemoved };
       });
     } catch (error) {
+      if (isNoDescriptor(error)) {
+        throw new VarveError(
+          "ERR_IO",
+          `${directory}: a file could not be opened, as there are too many open; nothing was changed. Close some, or raise the ` +
+            "limit (ulimit -n).",
+          { cause: error },
+        );
+      }
       if (!isNoSpace(error)) throw error;
       throw new VarveError(
         "ERR_DISK_FULL",

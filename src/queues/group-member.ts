@@ -190,8 +190,10 @@ export class EmbeddedMember<O> implements GroupMember<O> {
     const position = await this.#busy(() => offsetOf(engine, this.#state, from));
     this.#takeTurn();
     await new Promise<void>((resolve, reject) => {
-      // What is removed by changes that are staged is lost as well.
+      // What is removed by changes that are staged is lost as well, and cannot be sought.
       engine.flush();
+      const { head } = this.#state.stream;
+      if (position < head) throw outOfRange(this.log, position, head);
       engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
       const lost = this.#member.missed?.count ?? 0;
       this.#stage(LogOp.Seek, position, lost);

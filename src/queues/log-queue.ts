@@ -339,7 +339,8 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       kind: "log",
       name: this.name,
       head: stream.head,
-      next: stream.visible,
+      // A trim may have taken effect before what it removed was visible.
+      next: Math.max(stream.head, stream.visible),
       count,
       bytes: stream.bytes,
       groups: groups.size,

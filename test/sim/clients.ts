@@ -301,8 +301,8 @@ export function isExpected(code: string, what: string, disk: SimDisk): boolean {
     return true;
   }
   if (["ERR_QUEUE_FULL", "ERR_FENCED", "ERR_NOT_FOUND"].includes(code)) return true;
-  // The token of a group that was deleted.
-  if (code === "ERR_TOKEN" && /^(ack|transaction)/.test(what)) return true;
+  // The token of a queue or group that was deleted, of which there may be another one by now.
+  if (code === "ERR_TOKEN" && /^(ack|nack|release|extend|transaction)/.test(what)) return true;
   if (code === "ERR_ARGUMENT" && what.startsWith("commitGroup")) return true;
   const faulty = disk.faulted.length > 0;
   if (code === "ERR_DISK_FULL") return faulty || Number.isFinite(disk.capacityBytes);

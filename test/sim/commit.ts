@@ -75,6 +75,8 @@ export interface Item {
   id: string | undefined;
   /** It was to wait for its time at some time. */
   delayed: boolean;
+  /** The last call that gave it another time, if it takes effect. */
+  rescheduling: Commit | undefined;
   /** Where a client was told that it stands: an offset in a log, a place among the tasks of a source. */
   offset: number | undefined;
   place: string | undefined;
@@ -107,6 +109,7 @@ export function newItem(number: number, queue: string, commit: Commit, traits: I
   return {
     ...sent,
     delayed: dueMs > 0,
+    rescheduling: undefined,
     deleted: false,
     id: undefined,
     offset: undefined,

@@ -25,7 +25,7 @@ export class GroupModel {
   private readonly log: LogModel;
   private base: number;
   private moves: Move[] = [];
-  /** Below this, records are gone, as was told to a member. */
+  /** Below this, records are gone, as was told to a member, or found when the group was made. */
   private lostTo = 0;
   /** Who was given records last; nobody is known to have the turn after a member has left, or a restart. */
   private holder: ReaderModel | undefined;
@@ -39,7 +39,7 @@ export class GroupModel {
 
   /** It has been made, where there still was something at the time. */
   begins(at: number): void {
-    this.base = Math.max(this.base, at);
+    this.lostTo = Math.max(this.lostTo, at);
   }
 
   join(): ReaderModel {

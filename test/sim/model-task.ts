@@ -22,7 +22,7 @@ interface TaskFact {
   /** The lease lasts at least until then ... */
   leaseEndMs: number;
   /** ... and did at least until then, before it was prolonged by a call that a power cut may take back. */
-  before: { readonly leaseEndMs: number; readonly extension: Commit } | undefined;
+  before: { readonly leaseEndMs: number; readonly session: boolean; readonly extension: Commit } | undefined;
   /** The lease ends with this life of the process. */
   session: boolean;
   /** Calls that may have ended or prolonged that lease. */
@@ -107,7 +107,7 @@ export class TaskModel {
     item.place = place;
     this.show(place, item);
     const { expiry, ttlMs, commit } = item;
-    if (expiry !== undefined && ttlMs !== undefined) {
+    if (expiry !== undefined && ttlMs !== undefined && !this.model.clockWasSet) {
       item.expiry = { ...expiry, latestMs: commit.answeredMs + ttlMs + WALL_ROUNDING_MS };
     }
   }
@@ -164,7 +164,8 @@ export class TaskModel {
   }
 
   /** A task may be due at another time from now on. */
-  rescheduling(item: Item): void {
+  rescheduling(item: Item, commit: Commit): void {
+    item.rescheduling = commit;
     item.dueMs = 0;
     item.delayed = true;
     const fact = this.tasks.get(item.place ?? "");
@@ -346,6 +347,7 @@ export class TaskModel {
     fact.settling = fact.settling.filter((other) => other !== commit);
     fact.before = {
       leaseEndMs: Math.min(fact.leaseEndMs, fact.before?.leaseEndMs ?? fact.leaseEndMs),
+      session: fact.session || fact.before?.session === true,
       extension: commit,
     };
     fact.leaseEndMs = commit.madeMs + leaseMs;
@@ -380,6 +382,7 @@ export class TaskModel {
       this.show(task.place, item);
       this.find(item, `task ${task.place}`, ending, found);
       this.recoveredTask(item, task, ending);
+      if (item.rescheduling !== undefined && !isRequired(item.rescheduling, ending)) this.rescheduled(item, 0);
       item.place = task.place;
     }
     for (const letter of seen?.dead ?? []) {
@@ -416,7 +419,7 @@ export class TaskModel {
     const mayBeTaken = () => (needed ? this.wasTaken() : this.log === undefined && this.take !== undefined);
     if (ended || mayBeTaken()) {
       // Was it lost, or was it there and then ended? There is no telling, but it will not come back.
-      if (!isRequired(item.commit, ending)) found.unsure.add(item);
+      if (!isRequired(item.commit, ending) || (this.log !== undefined && !needed)) found.unsure.add(item);
       found.gone.add(item);
     } else if (this.log !== undefined && needed) {
       this.violate(`${this.name}: message ${item.number} is not there, and was not done`);
@@ -463,6 +466,7 @@ export class TaskModel {
     const { before } = fact;
     if (before !== undefined && !isRequired(before.extension, ending)) {
       fact.leaseEndMs = Math.min(fact.leaseEndMs, before.leaseEndMs);
+      fact.session ||= before.session;
     }
     fact.before = undefined;
     if (delivered && fact.token !== undefined && !same && !settled && !fact.session && ending.nowMs < fact.leaseEndMs) {
@@ -472,7 +476,13 @@ export class TaskModel {
     if (same && back !== undefined && isRequired(back, ending)) {
       this.violate(`${what}: still leased after an acknowledged ${back.label}`);
     }
-    if (same && fact.session && task.attempt < Math.min(this.maxAttempts, item.maxAttempts)) {
+    if (
+      same &&
+      fact.session &&
+      !settled &&
+      before === undefined &&
+      task.attempt < Math.min(this.maxAttempts, item.maxAttempts)
+    ) {
       this.violate(`${what}: still leased to a session that is over`);
     }
     if (same) {

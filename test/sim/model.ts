@@ -31,6 +31,8 @@ export class Model {
   readonly groups = new Map<string, GroupModel>();
   /** The directory shows only what is durable. */
   readonly showsDurable: boolean;
+  /** The wall clock was set at some time: nothing is removed by it for a while, and records may be younger than they say. */
+  clockWasSet = false;
   /** Elapsed time, as of the last answer. */
   nowMs = 0;
   private commits: Commit[] = [];
@@ -166,6 +168,7 @@ export class Model {
 
   /** The wall clock was set: delays that count on it may be over. */
   forgetDelays(): void {
+    this.clockWasSet = true;
     for (const source of this.sources.values()) source.forgetDelays();
   }
 

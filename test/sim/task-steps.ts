@@ -220,7 +220,7 @@ async function reschedule(clients: Clients, step: Step): Promise<void> {
   const item = handle?.model.named.at(-1 - (step.pick % 8));
   if (handle === undefined || item === undefined) return;
   const commit = clients.begin("reschedule", step);
-  handle.model.rescheduling(item);
+  handle.model.rescheduling(item, commit);
   clients.track(commit, handle.queue!.reschedule(item.id!, { delay: step.ms }, options(step)), (done) => {
     // A second call may have changed it again by now.
     if (done && clients.pending === 0) handle.model.rescheduled(item, commit.madeMs + step.ms);
