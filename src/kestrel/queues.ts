@@ -86,6 +86,14 @@ export class OpenedQueue extends TaskSource {
   flushes = 0;
   /** When the item that was read last had been stored; 0 before the first read. */
   lastStoredMs = 0;
+  /** Bytes of the item that was read last. */
+  #lastBytes = 0;
+  #head = "";
+  #headBytes = -1;
+  /** Whether its limits are known to be none. */
+  #isUnlimited = false;
+  #looking = false;
+  #looksAgainMs = Number.NEGATIVE_INFINITY;
 
   constructor(name: string, tasks: TaskQueue) {
     super();
@@ -98,8 +106,50 @@ export class OpenedQueue extends TaskSource {
     return this.tasks.enqueue(body, { expiresAt: new Date(expiresAtMs) });
   }
 
+  /** Whether items may be stored together: limits take a batch as a whole, and so would let in more than they say. */
+  takesBatches(nowMs: number): boolean {
+    if (nowMs >= this.#looksAgainMs && !this.#looking) void this.#look(nowMs);
+    return this.#isUnlimited;
+  }
+
+  /** Items with the same end, in one commit. Rejects with nothing stored. */
+  setAll(bodies: readonly Buffer[], expiresAtMs: number | undefined): Promise<unknown> {
+    if (expiresAtMs === undefined) return this.tasks.enqueueBatch(bodies);
+    return this.tasks.enqueueBatch(bodies, { expiresAt: new Date(expiresAtMs) });
+  }
+
   async take(): Promise<Task | undefined> {
     return this.#read(await this.tasks.dequeue(TAKE));
+  }
+
+  /** How many items may be taken at once, as they all stand in memory then. */
+  get takenAtOnceMax(): number {
+    return Math.max(1, Math.min(TAKEN_AT_ONCE_MAX, Math.floor(TAKEN_BYTES / (this.#lastBytes + 1))));
+  }
+
+  /** Removes the next items, fewer only when there are no more, or an error keeps those behind them back. */
+  async takeAll(count: number): Promise<{ readonly tasks: readonly Task[]; readonly error?: unknown }> {
+    const tasks = await this.tasks.dequeueBatch({ autoAck: true, max: count });
+    let more = tasks;
+    try {
+      while (more.length > 0 && tasks.length < count) {
+        more = await this.tasks.dequeueBatch({ autoAck: true, max: count - tasks.length });
+        tasks.push(...more);
+      }
+    } catch (error) {
+      if (tasks.length > 0) return { tasks: this.#readAll(tasks), error };
+      throw error;
+    }
+    return { tasks: this.#readAll(tasks) };
+  }
+
+  /** The line before a value of so many bytes. */
+  head(bytes: number): string {
+    if (bytes !== this.#headBytes) {
+      this.#headBytes = bytes;
+      this.#head = valueHead(this.name, bytes);
+    }
+    return this.#head;
   }
 
   async open({ wait, signal }: Wait): Promise<Task | undefined> {
@@ -119,11 +169,41 @@ export class OpenedQueue extends TaskSource {
   }
 
   #read(task: Task | undefined): Task | undefined {
-    if (task !== undefined) this.lastStoredMs = task.timestamp;
+    if (task === undefined) return undefined;
+    this.lastStoredMs = task.timestamp;
+    this.#lastBytes = task.payload.length;
     return task;
+  }
+
+  #readAll(tasks: readonly Task[]): readonly Task[] {
+    this.#read(tasks[tasks.length - 1]);
+    return tasks;
+  }
+
+  async #look(nowMs: number): Promise<void> {
+    this.#looking = true;
+    try {
+      const { maxCount, maxBytes, maxMessageBytes } = (await this.tasks.settings()).limits;
+      this.#isUnlimited = Math.min(maxCount, maxBytes, maxMessageBytes) === Number.POSITIVE_INFINITY;
+    } catch {
+      this.#isUnlimited = false; // whatever it is, the next request meets it
+    } finally {
+      this.#looking = false;
+      this.#looksAgainMs = nowMs + SETTINGS_MS;
+    }
   }
 }
 
+/** The line before a value. */
+export function valueHead(queue: string, bytes: number): string {
+  return `VALUE ${queue} 0 ${bytes}\r\n`;
+}
+
+/** A change of a queue's limits is noticed after this long. */
+const SETTINGS_MS = 1000;
+const TAKEN_AT_ONCE_MAX = 256;
+/** Of values that are taken at once, about. */
+const TAKEN_BYTES = 256 * 1024;
 const TAKE = Object.freeze({ autoAck: true });
 
 export class CursorSource extends TaskSource {

@@ -66,15 +66,27 @@ const NAME_LENGTH_MAX = 100;
 export const WAIT_MS_MAX = 24 * 86_400_000;
 const PLAIN = new Set(["flush_all", "flush_all_expired", "stats", "version", "quit"]);
 
-/** Understood names of `get`: a worker asks for the same one again and again. */
-const known = new Map<string, GetRequest>();
+/** Lines understood before: clients say the same ones again and again. */
+const known = new Map<string, Request>();
 const KNOWN_MAX = 4096;
+const KNOWN_LENGTH_MAX = 128;
 
 /**
+ * The same line may give the same object.
  * @param line without its line end; each character is one byte
  * @throws Refusal
  */
 export function parseRequest(line: string): Request {
+  const found = known.get(line);
+  if (found !== undefined) return found;
+  const request = understand(line);
+  if (line.length > KNOWN_LENGTH_MAX) return request;
+  if (known.size >= KNOWN_MAX) known.clear();
+  known.set(line, request);
+  return request;
+}
+
+function understand(line: string): Request {
   const words = trimSpaces(line).split(" ");
   const command = words[0]!;
   switch (command === "get" || command === "set" ? command : command.toLowerCase()) {
@@ -100,17 +112,7 @@ export function parseRequest(line: string): Request {
 }
 
 function parseGet(target: string | undefined): GetRequest {
-  const text = needed(target);
-  const found = known.get(text);
-  if (found !== undefined) return found;
-  const request = parseTarget(text);
-  if (known.size >= KNOWN_MAX) known.clear();
-  known.set(text, request);
-  return request;
-}
-
-function parseTarget(text: string): GetRequest {
-  const [name = "", ...suffixes] = text.split("/");
+  const [name = "", ...suffixes] = needed(target).split("/");
   let open = false;
   let close = false;
   let abort = false;

@@ -17,7 +17,7 @@ import type { Task } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
 import { Output } from "./output.js";
 import { RequestParser } from "./parser.js";
-import type { Source } from "./queues.js";
+import { type OpenedQueue, type Source, valueHead } from "./queues.js";
 import {
   CLOSE_FIRST,
   type GetRequest,
@@ -37,14 +37,36 @@ const UNREAD_BYTES_MAX = 1024 * 1024;
 const UNREAD_INPUT_BYTES_MAX = 256 * 1024;
 /** Input is read on for this long after an error, so that the reply is not lost to a reset. */
 const LINGER_MS = 1000;
+/** Items stored in one commit, at most, and their bytes, about. */
+const STORED_AT_ONCE_MAX = 256;
+const STORED_BYTES = 256 * 1024;
 const NONE = "END\r\n";
+const STORED = "STORED\r\n";
 
-/** What is written when its turn comes. */
-type Reply = string | { readonly queue: string; readonly payload: Buffer } | Refusal;
+interface Value {
+  /** The line before it. */
+  readonly head: string;
+  readonly payload: Buffer;
+}
 
-/** A place in the line of replies. */
+/** What is written when its turn comes; several for as many requests. */
+type Reply = string | Value | Refusal | readonly Reply[];
+
+/** A place in the line of replies, for one request or several in a row. */
 interface Slot {
+  readonly requests: number;
   reply: Reply | undefined;
+}
+
+/** Requests in a row that one call carries out: of one kind, for one queue. */
+interface Run {
+  readonly queue: OpenedQueue;
+  /** The first; those behind it are alike. */
+  readonly request: SetRequest | GetRequest;
+  requests: number;
+  /** Of a `set`: what is to be stored, and its bytes. */
+  readonly bodies: Buffer[];
+  bytes: number;
 }
 
 interface OpenRead {
@@ -58,6 +80,11 @@ export class Session {
   readonly #output: Output;
   readonly #parser: RequestParser;
   readonly #slots: Slot[] = [];
+  /** Requests under way. */
+  #inFlight = 0;
+  /** Requests read that are not begun yet, as more may follow that are alike. */
+  #run: Run | undefined;
+  #pumping = false;
   /** The kind of the requests under way; several only of kinds that may overlap. */
   #running: "set" | "get" | "other" | undefined;
   #held: Request | undefined;
@@ -131,29 +158,71 @@ export class Session {
 
   /** Begins requests as long as there are some and they may begin. */
   #pump(): void {
+    if (this.#pumping) return;
+    this.#pumping = true;
     try {
       while (!this.#ending) {
-        if (this.#running === "other" || this.#slots.length >= IN_FLIGHT_MAX) break;
+        if (this.#running === "other" || this.#inFlight >= IN_FLIGHT_MAX) break;
         if (this.#output.pendingBytes > UNREAD_BYTES_MAX) break;
         const request = this.#held ?? this.#parser.next();
         if (request === undefined) break;
         const kind = overlapKind(request);
         if (this.#running !== undefined && kind !== this.#running) {
-          // The body of a set stands in the packet, which stays until the parser is asked again.
+          // Nothing else is parsed meanwhile, so the body of a set stays at hand.
           this.#held = request;
           break;
         }
         this.#held = undefined;
         this.#running = kind;
-        this.#begin(request);
+        if (kind === "other" || !this.#collect(request as SetRequest | GetRequest)) this.#begin(request);
       }
+      this.#beginRun();
     } catch (error) {
+      this.#beginRun();
       this.#refuse(error);
     }
+    this.#pumping = false;
     this.#account();
     // A client far ahead of its replies is not read on; otherwise reading goes on, as it tells when the client goes away.
     if (this.#parser.waitingBytes > UNREAD_INPUT_BYTES_MAX && !this.#ending) this.#socket.pause();
     else if (this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  /** Has a `set` or a `get` begin together with those before and behind it that are alike. False if it must begin alone. */
+  #collect(request: SetRequest | GetRequest): boolean {
+    const run = this.#run;
+    if (run !== undefined && this.#extend(run, request)) return true;
+    this.#beginRun();
+    if (request.command === "set" && request.queues.length > 1) return false;
+    const queue = this.#front.queues.opened(request.command === "set" ? request.queues[0]! : request.queue);
+    if (queue === undefined) return false;
+    this.#run = { queue, request, requests: 1, bodies: [], bytes: 0 };
+    if (request.command === "set") {
+      this.#run.bodies.push(this.#parser.body);
+      this.#run.bytes = request.bytes;
+    }
+    return true;
+  }
+
+  /** Adds a request to those that are carried out together, if it is like them and there is room for it. */
+  #extend(run: Run, request: SetRequest | GetRequest): boolean {
+    const { queue, request: first } = run;
+    if (this.#inFlight + run.requests >= IN_FLIGHT_MAX) return false;
+    if (request.command === "get") {
+      if (request.queue !== queue.name || run.requests >= queue.takenAtOnceMax) return false;
+      run.requests++;
+      return true;
+    }
+    if (request !== first) {
+      if (request.queues.length > 1 || request.queues[0] !== queue.name) return false;
+      if (request.expiry !== (first as SetRequest).expiry) return false;
+    }
+    if (run.requests >= STORED_AT_ONCE_MAX || run.bytes + request.bytes > STORED_BYTES) return false;
+    if (run.requests === 1 && !queue.takesBatches(this.#front.nowMs())) return false;
+    run.requests++;
+    run.bodies.push(this.#parser.body);
+    run.bytes += request.bytes;
+    return true;
   }
 
   /** Tells the front what this connection keeps in memory. */
@@ -168,19 +237,35 @@ export class Session {
   // ---------------------------------------------------------------------------------------------------------- replies
 
   #begin(request: Request): void {
-    const slot: Slot = { reply: undefined };
-    this.#slots.push(slot);
+    const slot = this.#place(1);
     let reply: Reply | Promise<Reply>;
     try {
-      reply = this.#run(request);
+      reply = this.#carryOut(request);
     } catch (error) {
       this.#answer(slot, asRefusal(error));
       return;
     }
-    if (!(reply instanceof Promise)) {
-      this.#answer(slot, reply);
-      return;
-    }
+    if (reply instanceof Promise) this.#awaitReply(slot, reply);
+    else this.#answer(slot, reply);
+  }
+
+  #beginRun(): void {
+    const run = this.#run;
+    if (run === undefined) return;
+    this.#run = undefined;
+    const slot = this.#place(run.requests);
+    if (run.request.command === "set") this.#store(slot, run, run.request);
+    else this.#remove(slot, run);
+  }
+
+  #place(requests: number): Slot {
+    const slot: Slot = { requests, reply: undefined };
+    this.#slots.push(slot);
+    this.#inFlight += requests;
+    return slot;
+  }
+
+  #awaitReply(slot: Slot, reply: Promise<Reply>): void {
     reply.then(
       (value) => this.#answer(slot, value),
       (error) => this.#answer(slot, asRefusal(error)),
@@ -192,15 +277,15 @@ export class Session {
     const slots = this.#slots;
     if (slots[0] !== slot) return;
     let done = 0;
-    for (const { reply: next } of slots) {
+    for (const { reply: next, requests } of slots) {
       if (next === undefined) break;
       done++;
-      if (next instanceof Refusal) {
-        this.#fail(next);
+      this.#inFlight -= requests;
+      const refusal = this.#write(next);
+      if (refusal !== undefined) {
+        this.#fail(refusal);
         return;
       }
-      if (typeof next === "string") this.#output.text(next);
-      else this.#output.value(next.queue, next.payload);
     }
     if (done === slots.length) slots.length = 0;
     else slots.splice(0, done);
@@ -211,11 +296,29 @@ export class Session {
     else if (this.#held !== undefined || this.#parser.waitingBytes > 0 || this.#socket.isPaused()) this.#pump();
   }
 
+  /** Returns the refusal that is met, which ends it. */
+  #write(reply: Reply): Refusal | undefined {
+    if (typeof reply === "string") {
+      this.#output.text(reply);
+      return undefined;
+    }
+    if (reply instanceof Refusal) return reply;
+    if ("payload" in reply) {
+      this.#output.value(reply.head, reply.payload);
+      return undefined;
+    }
+    for (const each of reply) {
+      const refusal = this.#write(each);
+      if (refusal !== undefined) return refusal;
+    }
+    return undefined;
+  }
+
   /** Takes no more requests, and ends the connection with an error once those before it are answered. */
   #refuse(error: unknown): void {
     const refusal = asRefusal(error);
     this.#ending = true;
-    if (this.#slots.length > 0) this.#slots.push({ reply: refusal });
+    if (this.#slots.length > 0) this.#slots.push({ requests: 0, reply: refusal });
     else this.#fail(refusal);
   }
 
@@ -223,6 +326,7 @@ export class Session {
   #fail(refusal: Refusal): void {
     this.#ending = true;
     this.#slots.length = 0;
+    this.#inFlight = 0;
     this.#running = undefined;
     this.#output.text(`${refusal.message}\r\n`);
     this.#finish();
@@ -261,7 +365,7 @@ export class Session {
 
   // --------------------------------------------------------------------------------------------------------- requests
 
-  #run(request: Request): Reply | Promise<Reply> {
+  #carryOut(request: Request): Reply | Promise<Reply> {
     const front = this.#front;
     switch (request.command) {
       case "get":
@@ -290,20 +394,78 @@ export class Session {
     }
   }
 
+  /** Stores in queues that are not open yet, or in several. */
   #set(request: SetRequest): Promise<Reply> {
     const { queues, counters } = this.#front;
     counters.sets++;
     const { body } = this.#parser;
-    const expiresAt = expiryMs(request.expiry, this.#front.wallMs());
+    const expiresAt = this.#expiryMs(request);
     const [name] = request.queues;
     if (request.queues.length > 1) return queues.fanOut(request.queues, body, expiresAt).then(stored, notStored);
-    const queue = queues.opened(name!);
-    if (queue !== undefined) return queue.set(body, expiresAt).then(stored, notStored);
-    const copy = Buffer.from(body); // the packet may be gone by then
     return queues
       .open(name!)
-      .then((opened) => opened.set(copy, expiresAt))
+      .then((opened) => opened.set(body, expiresAt))
       .then(stored, notStored);
+  }
+
+  /** Stores in a queue that is open. */
+  #store(slot: Slot, { queue, requests, bodies }: Run, request: SetRequest): void {
+    this.#front.counters.sets += requests;
+    const expiresAt = this.#expiryMs(request);
+    if (requests === 1) {
+      queue.set(bodies[0]!, expiresAt).then(
+        () => this.#answer(slot, STORED),
+        (error) => this.#answer(slot, notStored(error)),
+      );
+      return;
+    }
+    queue.setAll(bodies, expiresAt).then(
+      () => this.#answer(slot, STORED.repeat(requests)),
+      (error) => {
+        if (notStored(error) instanceof Refusal) {
+          this.#answer(slot, asRefusal(error));
+          return;
+        }
+        // The queue has got limits meanwhile, and may have room for some.
+        const each = bodies.map((body) => queue.set(body, expiresAt).then(stored, notStored));
+        this.#awaitReply(slot, Promise.all(each));
+      },
+    );
+  }
+
+  #expiryMs({ expiry }: SetRequest): number | undefined {
+    return expiry === 0 ? undefined : expiryMs(expiry, this.#front.wallMs());
+  }
+
+  /** Carries out plain reads of a queue that is open. */
+  #remove(slot: Slot, { queue, requests }: Run): void {
+    this.#front.counters.gets += requests;
+    if (requests === 1) {
+      queue.take().then(
+        (task) => this.#answer(slot, task === undefined ? this.#missed(1) : this.#found(queue, task)),
+        (error) => this.#answer(slot, asRefusal(error)),
+      );
+      return;
+    }
+    queue.takeAll(requests).then(
+      ({ tasks, error }) => {
+        const replies: Reply[] = tasks.map((task) => this.#found(queue, task));
+        if (error !== undefined) replies.push(asRefusal(error));
+        else if (tasks.length < requests) replies.push(this.#missed(requests - tasks.length));
+        this.#answer(slot, replies);
+      },
+      (error) => this.#answer(slot, asRefusal(error)),
+    );
+  }
+
+  #found(queue: OpenedQueue, { payload }: Task): Reply {
+    this.#front.counters.hits++;
+    return { head: queue.head(payload.length), payload };
+  }
+
+  #missed(requests: number): Reply {
+    this.#front.counters.misses += requests;
+    return NONE.repeat(requests);
   }
 
   #get(request: GetRequest): Reply | Promise<Reply> {
@@ -337,7 +499,7 @@ export class Session {
       return NONE;
     }
     counters.hits++;
-    return { queue, payload: found };
+    return { head: valueHead(queue, found.length), payload: found };
   }
 
   async #take(source: Source, request: GetRequest): Promise<Buffer | undefined> {
@@ -425,14 +587,13 @@ function overlapKind(request: Request): "set" | "get" | "other" {
   return request.open || request.close || request.abort || request.peek || request.waitMs > 0 ? "other" : "get";
 }
 
-/** The moment at which an item dies; undefined for never. */
-function expiryMs(seconds: number, nowMs: number): number | undefined {
-  if (seconds === 0) return undefined;
+/** The moment at which an item dies. */
+function expiryMs(seconds: number, nowMs: number): number {
   return seconds < 1_000_000 ? nowMs + seconds * 1000 : seconds * 1000;
 }
 
 function stored(): Reply {
-  return "STORED\r\n";
+  return STORED;
 }
 
 function notStored(error: unknown): Reply {
