@@ -125,9 +125,10 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         return;
       }
       const due = this.#dueOf(resolved);
+      const wallMs = engine.clock.wallMs();
       const records = inputs.map((input) => {
         const parts = this.#input.read(input, undefined, undefined);
-        applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined);
+        applyTerms(parts, resolved, wallMs, due !== undefined);
         return parts;
       });
       this.#commitNew(records, resolved.priority, due, dedupeKeys, resolved.durability, resolve, reject);
