@@ -39,6 +39,14 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 const OUTSIDE =
   /^node:(?:fs|fs\/promises|os|net|tls|http|https|http2|dgram|dns|child_process|worker_threads|cluster|timers|timers\/promises|perf_hooks|crypto)$/;
 
+/** Layers that reach outside themselves, and how: files, processes and time, or sockets alone. */
+const REACHES: Readonly<Record<string, RegExp>> = {
+  cli: /./,
+  bench: /./,
+  daemon: /^node:net$/,
+  kestrel: /^node:net$/,
+};
+
 /** The files that stand for the platform. */
 const PLATFORM_FILE = /^storage\/(?:node-[^/]+|lock)\.ts$/;
 
@@ -104,7 +112,7 @@ function offences({ path, imports, ambient }: Module): string[] {
   const found: string[] = [];
   for (const target of imports) {
     if (target.startsWith("node:")) {
-      const open = layer === "cli" || layer === "bench" || (layer !== "api" && PLATFORM_FILE.test(path));
+      const open = REACHES[layer]?.test(target) === true || PLATFORM_FILE.test(path);
       if (OUTSIDE.test(target) && !open) found.push(`${path} imports ${target}`);
     } else if (target.startsWith(".")) {
       const to = posix.normalize(posix.join(posix.dirname(path), target));

@@ -58,6 +58,16 @@ export interface MessageQueue extends AsyncDisposable {
    * synchronous; operations take effect when it has returned. If one is refused, none takes effect and the error's
    * message says which.
    */
+  /**
+   * Enqueues a tree of tasks in one commit, which may be in several queues. A task with children is handed out once all of
+   * them are done; until then its state is "blocked". A child that dies keeps it waiting, and counts once it is redriven and
+   * done. A child that is cancelled, purged or expires can never be done: its parent then goes to the dead letters. At most
+   * 1000 tasks in 32 levels.
+   * @throws VarveError `ERR_ARGUMENT` (a flow that contains itself, is too deep or too large, or a queue of another
+   * directory), `ERR_OPTION` (a delay for a task with children), `ERR_QUEUE_FULL` (also: 100,000 tasks of flows in a queue),
+   * and as `enqueue`
+   */
+  flow(flow: Flow, options?: CommitOptions): Promise<EnqueuedFlow>;
   transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void>;
   /**
    * Deletes a queue with everything in it, its groups, cursors and schedules too, durably. False when there was none. One
@@ -470,6 +480,22 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
    * 100,000 of a queue and 256 MiB, the newest. @defaultValue "1h"
    */
   readonly resultTtl?: Duration | undefined;
+  /** Tasks leased at once, at most; deliveries with `autoAck` lease nothing. @defaultValue Infinity */
+  readonly concurrency?: number | undefined;
+  /** Tasks of one `orderKey` that are under way at once. 1 keeps their order strictly. 1 to 1,000,000. @defaultValue 1 */
+  readonly concurrencyPerKey?: number | undefined;
+  /**
+   * Tasks that are passed over, at most, because others with their order key come first. While there are that many, nothing
+   * behind the next such task is handed out. 1 to 100,000. @defaultValue 1000
+   */
+  readonly lookAhead?: number | undefined;
+  /** How fast tasks are handed out. @defaultValue as fast as they are asked for */
+  readonly rate?: RateOptions | undefined;
+  /**
+   * A task gains one priority per so much waiting, so that urgent ones do not keep it back for ever. It counts from when it was
+   * enqueued, or could be delivered again. @defaultValue Infinity: priorities are strict
+   */
+  readonly ageing?: Duration | undefined;
   /** Anything that belongs with the queue: replaces what was stored, as a whole. At most 4 KiB as JSON. */
   readonly metadata?: Headers | undefined;
   /** Create the queue when it does not exist; otherwise `ERR_NOT_FOUND`. @defaultValue true */
@@ -494,8 +520,24 @@ export interface StoredTaskSettings {
   readonly dedupe: { readonly window: number; readonly maxKeys: number };
   readonly limits: StoredLogSettings["limits"];
   readonly resultTtl: number;
+  readonly concurrency: number;
+  readonly concurrencyPerKey: number;
+  readonly lookAhead: number;
+  readonly rate: { readonly limit: number; readonly per: number };
+  readonly ageing: number;
   readonly metadata: Headers;
   readonly paused: boolean;
+}
+
+/**
+ * At most `limit` deliveries in a window of time, which begins with the first one in it. What a window has given lasts over
+ * a restart; time during which the directory is closed does not count.
+ */
+export interface RateOptions {
+  /** At least 1; Infinity: no limit. */
+  readonly limit: number;
+  /** Length of a window, at least 1 ms. @defaultValue "1s" */
+  readonly per?: Duration | undefined;
 }
 
 export interface DedupeOptions {
@@ -544,6 +586,13 @@ export interface EnqueueOptions extends CommitOptions {
    * characters.
    */
   readonly dedupeKey?: string | undefined;
+  /**
+   * Tasks with the same key, and of the same priority, are worked on one after the other (`concurrencyPerKey`), in the order in
+   * which they were enqueued: the next one is handed out when the one before it is done, dead, expired or cancelled, and not
+   * while that waits for its next attempt. A task with a `delay` or `at` takes its place when its time has come; until
+   * then it holds up nobody. Other keys go on meanwhile. 1 to 256 characters.
+   */
+  readonly orderKey?: string | undefined;
 }
 
 /** The terms are those of every task of the batch. */
@@ -611,6 +660,24 @@ export interface Enqueued {
   result<R = unknown>(options?: ResultOptions): Promise<R>;
 }
 
+/** What the tasks of a flow have besides their payload. One with children is due when they are done. */
+export type FlowTaskOptions = Omit<EnqueueOptions, "durability" | "dedupeKey">;
+
+/** A task, and those that must be done before it becomes ready. */
+export interface Flow {
+  // biome-ignore lint/suspicious/noExplicitAny: tasks of a flow may be of queues with any payload types
+  readonly queue: TaskQueue<any, any>;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  readonly input: Input<any>;
+  readonly options?: FlowTaskOptions | undefined;
+  readonly children?: readonly Flow[] | undefined;
+}
+
+export interface EnqueuedFlow {
+  readonly task: Enqueued;
+  readonly children: readonly EnqueuedFlow[];
+}
+
 export interface ResultOptions {
   /** How long to wait until the task has ended. @defaultValue 0 */
   readonly wait?: Duration | undefined;
@@ -672,6 +739,28 @@ export interface PeekOptions {
 
 /** A task that nobody has been given. `attempt` counts the deliveries so far. */
 export type PeekedTask<O = Buffer> = Omit<Task<O>, "token">;
+
+export interface ListOptions {
+  readonly state: "ready" | "scheduled" | "leased" | "blocked";
+  /** Goes on behind this `position`. */
+  readonly after?: string | undefined;
+  /** 1 to 100,000. @defaultValue 1000 */
+  readonly limit?: number | undefined;
+}
+
+/** A task as it stood when it was looked at. */
+export interface ListedTask<O = Buffer> extends Omit<PeekedTask<O>, "payload"> {
+  /** Where it stands, for `after`. */
+  readonly position: string;
+  readonly state: ListOptions["state"];
+  /** Deliveries so far. */
+  readonly attempt: number;
+  /** Of one that is scheduled: when it is due, in milliseconds since 1970. */
+  readonly dueAt: number | undefined;
+  /** `undefined` when the codec cannot decode it; `raw` always holds the bytes. */
+  readonly payload: O | undefined;
+  readonly raw: Buffer;
+}
 
 export interface NackOptions extends CommitOptions {
   /** Wait before the next delivery. @defaultValue the queue's backoff for this attempt */
@@ -807,6 +896,12 @@ export interface TaskQueue<I = Bytes, O = Buffer> extends TaskSource<O> {
    */
   progress(task: TaskRef, value: unknown, options?: CommitOptions): Promise<void>;
   /**
+   * The tasks that are in a state, the most urgent first and then as they were enqueued, without taking them. Page on with
+   * `after: last.position`. To list scheduled tasks may take reading all their due times from disk.
+   * @throws VarveError `ERR_OPTION`, `ERR_CORRUPT`, `ERR_CLOSED`
+   */
+  list(options: ListOptions): Promise<ListedTask<O>[]>;
+  /**
    * Where a task stands. Looks through the dead letters, the newest first, when it stands nowhere else and there are any.
    * @throws VarveError `ERR_ARGUMENT`, `ERR_CORRUPT`, `ERR_CLOSED`
    */
@@ -835,6 +930,7 @@ export interface Task<O = Buffer> {
   readonly timestamp: number;
   /** 0 to 9; 0 for the records of a log. */
   readonly priority: number;
+  readonly orderKey: string | undefined;
   /** Milliseconds since 1970 after which it would not have been delivered, as it was enqueued; `undefined`: none. */
   readonly expiresAt: number | undefined;
   readonly key: Buffer | undefined;
@@ -845,11 +941,13 @@ export interface Task<O = Buffer> {
 export interface TaskStats {
   readonly kind: "task";
   readonly name: string;
-  /** Could be delivered now. */
+  /** Could be delivered now. Of tasks with an order key, those that were not come to yet are counted here. */
   readonly ready: number;
   /** Waiting for their time: delayed, or in backoff. */
   readonly scheduled: number;
   readonly leased: number;
+  /** Passed over, as others with their order key come first; or waiting for their children. */
+  readonly blocked: number;
   readonly dead: number;
   /** Milliseconds that the oldest ready task has been ready; 0 when none is. */
   readonly oldestReadyAge: number;
@@ -862,6 +960,22 @@ export interface TaskStats {
   /** Payload bytes of the tasks that are ready or scheduled; what `limits.maxBytes` is about. */
   readonly bytesReady: number;
   readonly paused: boolean;
+  /** Tasks enqueued since the directory was opened, as all that follow; those that were redriven are not counted again. */
+  readonly enqueued: number;
+  /** Deliveries, those with `autoAck` included. */
+  readonly delivered: number;
+  /** Tasks done: acknowledged, or delivered with `autoAck`. */
+  readonly acked: number;
+  /** Deliveries that failed, by a nack or the end of the lease, and whose task is to be delivered again. */
+  readonly nacked: number;
+  /** Deliveries given back undone. */
+  readonly released: number;
+  /** Tasks whose time was over, whatever `onExpire` made of them. */
+  readonly expired: number;
+  /** Tasks that were dropped to make room for others. */
+  readonly discarded: number;
+  /** Tasks that became dead letters. */
+  readonly died: number;
   /** Consumers waiting in `dequeue`. */
   readonly waiters: number;
   /** Bytes of records on disk and in memory, about. */

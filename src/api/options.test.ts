@@ -69,20 +69,59 @@ test("defaults", () => {
     waitMs: 0,
     signal: undefined,
     leaseMs: undefined,
+    autoAck: false,
   });
   deepStrictEqual(options.resolveEnqueueOptions(), {
     durability: undefined,
     key: undefined,
+    dedupeKey: undefined,
+    orderKey: undefined,
     headers: undefined,
+    priority: 0,
     delayMs: 0,
     atMs: undefined,
+    ttlMs: undefined,
+    expiresAtMs: undefined,
     maxAttempts: undefined,
   });
   deepStrictEqual(options.mergeTaskConfig(undefined, options.resolveTaskOptions()), {
     leaseMs: 30_000,
     maxAttempts: 5,
     backoff: { initialMs: 1000, maxMs: 300_000, factor: 2, jitter: 0.2 },
+    ttlMs: 0,
+    onExpire: "discard",
+    dedupe: { windowMs: 600_000, maxKeys: 100_000 },
+    limits: { maxCount: 0, maxBytes: 0, maxMessageBytes: 0, whenFull: "refuse" },
+    resultTtlMs: 3_600_000,
+    concurrency: 0,
+    concurrencyPerKey: 1,
+    lookAhead: 1000,
+    rate: { limit: 0, perMs: 1000 },
+    ageingMs: 0,
+    metadata: {},
+    paused: false,
   });
+});
+
+test("how tasks are handed out: limits, rates and keys that make no sense are refused by name", () => {
+  const { resolveTaskSettings, resolveEnqueueOptions, mergeTaskConfig } = options;
+  for (const concurrency of [0, -1, 1.5, "2"]) {
+    throws(() => resolveTaskSettings({ concurrency }), { code: "ERR_OPTION", message: /concurrency/ });
+  }
+  throws(() => resolveTaskSettings({ concurrencyPerKey: Number.POSITIVE_INFINITY }), { message: /concurrencyPerKey/ });
+  throws(() => resolveTaskSettings({ lookAhead: 0 }), { message: /lookAhead/ });
+  throws(() => resolveTaskSettings({ ageing: 0 }), { message: /ageing/ });
+  throws(() => resolveTaskSettings({ rate: {} }), { message: /limit/ });
+  throws(() => resolveTaskSettings({ rate: { limit: 0 } }), { message: /limit/ });
+  throws(() => resolveTaskSettings({ rate: { limit: 1, per: 0 } }), { message: /per/ });
+  throws(() => resolveTaskSettings({ rate: 5 }), { message: /rate/ });
+  throws(() => resolveEnqueueOptions({ orderKey: "" }), { message: /orderKey/ });
+  throws(() => resolveEnqueueOptions({ orderKey: "x".repeat(257) }), { message: /orderKey/ });
+  const limited = mergeTaskConfig(undefined, resolveTaskSettings({ concurrency: 3, rate: { limit: 5, per: "1m" } }));
+  deepStrictEqual([limited.concurrency, limited.rate], [3, { limit: 5, perMs: 60_000 }]);
+  const unlimited = resolveTaskSettings({ concurrency: Number.POSITIVE_INFINITY, ageing: Number.POSITIVE_INFINITY });
+  const merged = mergeTaskConfig(limited, unlimited);
+  deepStrictEqual([merged.concurrency, merged.ageingMs, merged.rate.limit], [0, 0, 5]);
 });
 
 test("no options: one shared frozen object; some: a frozen one that leaves the caller's alone", () => {
@@ -356,6 +395,7 @@ test("stored settings of a task queue keep what is not given", () => {
     }),
   );
   deepStrictEqual(stored, {
+    ...options.DEFAULT_TASK_CONFIG,
     leaseMs: 60_000,
     maxAttempts: 0,
     backoff: { initialMs: 0, maxMs: 300_000, factor: 3, jitter: 0.2 },
@@ -365,7 +405,7 @@ test("stored settings of a task queue keep what is not given", () => {
   deepStrictEqual(
     options.mergeTaskConfig(stored, options.resolveTaskOptions({ maxAttempts: 7, backoff: { jitter: 0 } })),
     {
-      leaseMs: 60_000,
+      ...stored,
       maxAttempts: 7,
       backoff: { initialMs: 0, maxMs: 300_000, factor: 3, jitter: 0 },
     },

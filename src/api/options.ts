@@ -74,6 +74,7 @@ export const RESULT_BYTES_MAX = 64 * KIB;
 export const PROGRESS_BYTES_MAX = KIB;
 /** In characters. */
 export const DEDUPE_KEY_LENGTH_MAX = 256;
+export const ORDER_KEY_LENGTH_MAX = 256;
 
 /** "Not given": the directory's own durability applies. */
 function durabilityOverride(): Option<Durability | undefined> {
@@ -373,8 +374,21 @@ export interface TaskConfig extends ConsumerConfig {
   readonly limits: LimitsConfig;
   /** 0: results are not kept. */
   readonly resultTtlMs: number;
+  /** Leased at once; 0: any number. */
+  readonly concurrency: number;
+  readonly concurrencyPerKey: number;
+  readonly lookAhead: number;
+  readonly rate: RateConfig;
+  /** 0: priorities are strict. */
+  readonly ageingMs: number;
   readonly metadata: Headers;
   readonly paused: boolean;
+}
+
+/** `limit` 0: any number. */
+export interface RateConfig {
+  readonly limit: number;
+  readonly perMs: number;
 }
 
 export type ExpiryConfig = "discard" | "dead" | { readonly moveTo: string };
@@ -408,6 +422,11 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   dedupe: Object.freeze({ windowMs: 600 * SECOND_MS, maxKeys: 100_000 }),
   limits: DEFAULT_LOG_CONFIG.limits,
   resultTtlMs: 3600 * SECOND_MS,
+  concurrency: 0,
+  concurrencyPerKey: 1,
+  lookAhead: 1000,
+  rate: Object.freeze({ limit: 0, perMs: SECOND_MS }),
+  ageingMs: 0,
   metadata: Object.freeze({}),
   paused: false,
 });
@@ -427,6 +446,11 @@ export interface ResolvedTaskSettings {
   readonly dedupe: Given<DedupeConfig> | undefined;
   readonly limits: Given<LimitsConfig> | undefined;
   readonly resultTtlMs: number | undefined;
+  readonly concurrency: number | undefined;
+  readonly concurrencyPerKey: number | undefined;
+  readonly lookAhead: number | undefined;
+  readonly rate: RateConfig | undefined;
+  readonly ageingMs: number | undefined;
   readonly metadata: Headers | undefined;
 }
 
@@ -455,6 +479,14 @@ const TASK: Table<ResolvedTaskSettings> = {
   }),
   limits: nested<Given<LimitsConfig>>("limits", "limits", LIMITS),
   resultTtlMs: optional(duration("resultTtl", 0, DELAY_MS_MAX)),
+  concurrency: optional(limitless(integer("concurrency", 1, Number.MAX_SAFE_INTEGER))),
+  concurrencyPerKey: optional(integer("concurrencyPerKey", 1, 1_000_000)),
+  lookAhead: optional(integer("lookAhead", 1, 100_000)),
+  rate: nested<RateConfig>("rate", "rate", {
+    limit: required(limitless(integer("limit", 1, Number.MAX_SAFE_INTEGER))),
+    perMs: duration("per", 1, DELAY_MS_MAX, SECOND_MS),
+  }),
+  ageingMs: optional(limitless(duration("ageing", 1, DELAY_MS_MAX))),
   metadata: storedMetadata("metadata"),
 };
 
@@ -496,6 +528,11 @@ export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedT
     }),
     limits: merged(base.limits, given.limits),
     resultTtlMs: given.resultTtlMs ?? base.resultTtlMs,
+    concurrency: given.concurrency ?? base.concurrency,
+    concurrencyPerKey: given.concurrencyPerKey ?? base.concurrencyPerKey,
+    lookAhead: given.lookAhead ?? base.lookAhead,
+    rate: given.rate ?? base.rate,
+    ageingMs: given.ageingMs ?? base.ageingMs,
     metadata: given.metadata ?? base.metadata,
     paused: base.paused,
   });
@@ -519,6 +556,11 @@ export function describeTaskConfig(config: TaskConfig): StoredTaskSettings {
       whenFull: limits.whenFull,
     },
     resultTtl: resultTtlMs,
+    concurrency: limit(config.concurrency),
+    concurrencyPerKey: config.concurrencyPerKey,
+    lookAhead: config.lookAhead,
+    rate: { limit: limit(config.rate.limit), per: config.rate.perMs },
+    ageing: limit(config.ageingMs),
     metadata: { ...metadata },
     paused,
   };
@@ -565,6 +607,7 @@ export interface ResolvedEnqueueOptions extends ResolvedCommitOptions {
   /** Wall clock, milliseconds since 1970. */
   readonly expiresAtMs: number | undefined;
   readonly dedupeKey: string | undefined;
+  readonly orderKey: string | undefined;
 }
 
 const ENQUEUE: Table<ResolvedEnqueueOptions> = {
@@ -576,6 +619,7 @@ const ENQUEUE: Table<ResolvedEnqueueOptions> = {
   ttlMs: optional(duration("ttl", 1, DELAY_MS_MAX)),
   expiresAtMs: moment("expiresAt"),
   dedupeKey: text("dedupeKey", DEDUPE_KEY_LENGTH_MAX),
+  orderKey: text("orderKey", ORDER_KEY_LENGTH_MAX),
 };
 
 export interface ResolvedEnqueueBatchOptions extends Omit<ResolvedEnqueueOptions, "key" | "headers" | "dedupeKey"> {
@@ -597,6 +641,13 @@ export const resolveScheduledTaskOptions = resolver(
 );
 export const resolveTransactionEnqueueOptions = oneDueTime(
   resolver("enqueue() in a transaction", without<ResolvedEnqueueOptions, "durability">(ENQUEUE, "durability")),
+);
+
+export const resolveFlowTaskOptions = oneDueTime(
+  resolver(
+    "a task of a flow",
+    without<ResolvedEnqueueOptions, "durability" | "dedupeKey">(ENQUEUE, "durability", "dedupeKey"),
+  ),
 );
 
 function oneDueTime<R extends Pick<ResolvedEnqueueOptions, "atMs" | "ttlMs" | "expiresAtMs">>(
@@ -803,6 +854,18 @@ export interface ResolvedDeadReadOptions {
   readonly after: number | undefined;
   readonly limit: number;
 }
+
+export interface ResolvedListOptions {
+  readonly state: "ready" | "scheduled" | "leased" | "blocked";
+  readonly after: string | undefined;
+  readonly limit: number;
+}
+
+export const resolveListOptions = resolver<ResolvedListOptions>("list()", {
+  state: required(choice("state", ["ready", "scheduled", "leased", "blocked"], "ready")),
+  after: text("after", 32),
+  limit: integer("limit", 1, 100_000, 1000),
+});
 
 export const resolveDeadReadOptions = resolver<ResolvedDeadReadOptions>("dead.read()", {
   after: optional(integer("after", 0, Number.MAX_SAFE_INTEGER)),

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { Durability, LogPosition } from "../api/contract.js";
+import type { Durability, LogPosition, RateOptions } from "../api/contract.js";
 import { parseDuration, parseSize } from "../api/units.js";
 
 /** Options that every command has. */
@@ -90,6 +90,15 @@ export function finiteNumber(text: string): number {
 /** A number of attempts; "unlimited" for tasks that never die. The queue checks the range. */
 export function attempts(text: string): number {
   return text === "unlimited" ? Number.POSITIVE_INFINITY : wholeNumber(1)(text);
+}
+
+/** Deliveries in a window of time: "100/1s"; "unlimited" for as many as are asked for. */
+export function rate(text: string): RateOptions {
+  if (text === "unlimited") return { limit: Number.POSITIVE_INFINITY };
+  const parts = /^(\d+)\/(.+)$/.exec(text);
+  if (parts === null)
+    throw new InvalidArgumentError('It must be a number and a duration, such as 100/1s, or "unlimited".');
+  return { limit: wholeNumber(1)(parts[1]!), per: duration(parts[2]!) };
 }
 
 /** ISO 8601, so that it means the same everywhere: "2026-07-01", "2026-07-01T09:30", "2026-07-01T09:30:00Z". */

@@ -8,13 +8,21 @@
  *   half a commit that nobody was told of.
  */
 
-import { align8 } from "../storage/bytes.js";
+import { batchFileBytes, readBatchHeader } from "../storage/batch.js";
+import { align8, Decoder } from "../storage/bytes.js";
 import { crc32 } from "../storage/crc32.js";
 import type { Disk } from "../storage/disk.js";
-import { decodeFileHeader, ENTRY_HEADER_BYTES, entryBytes, FILE_HEADER_BYTES } from "../storage/wal-format.js";
-import type { WalPoint, WalSource } from "../storage/wal-reader.js";
+import {
+  decodeFileHeader,
+  ENTRY_HEADER_BYTES,
+  entryBytes,
+  FILE_HEADER_BYTES,
+  type WalFileHeader,
+} from "../storage/wal-format.js";
+import type { WalEntry, WalPoint, WalSource } from "../storage/wal-reader.js";
 import { FileWindow, type FoundEntry, findEntry, walkRecords, walkStretch } from "./inspect-window.js";
 import type { LogTime } from "./queue-state.js";
+import { headOf } from "./repair-segments.js";
 
 /** A batch of the log, checked. */
 export interface LoggedBatch {
@@ -44,6 +52,16 @@ export interface LogStart extends WalPoint {
   /** Goes on with the generation that a file names. Otherwise a file of another one is not part of the log. */
   readonly anyGeneration: boolean;
 }
+
+/** Reads a log file of which it is not known what came before. */
+export const UNKNOWN_START: LogStart = {
+  lsn: 0,
+  crc: 0,
+  generation: 0,
+  position: FILE_HEADER_BYTES,
+  complete: false,
+  anyGeneration: true,
+};
 
 export interface SalvagedLog {
   readonly lsn: number;
@@ -223,5 +241,38 @@ class LogSalvage {
     } finally {
       file.close();
     }
+  }
+}
+
+/** The header of a log file; undefined when it is damaged. */
+export function walHeader(disk: Disk, path: string): WalFileHeader | undefined {
+  const header = decodeFileHeader(headOf(disk, path, FILE_HEADER_BYTES));
+  return typeof header === "string" ? undefined : header;
+}
+
+/** The batches of an entry that was read back whole. */
+export function* batchesOf(entry: WalEntry): Generator<LoggedBatch> {
+  for (let at = entry.bulkStart; at < entry.metaStart; ) {
+    const {
+      streamId,
+      baseOffset: base,
+      span,
+      count,
+      bytes,
+      timestamp,
+    } = readBatchHeader(entry.buffer, at, entry.metaStart)!;
+    const position = entry.bulkPosition + at - entry.bulkStart;
+    yield { source: entry.file, position, streamId, base, next: base + span, count, bytes, timestamp };
+    at += batchFileBytes(bytes);
+  }
+}
+
+/** The operations of an entry, in the order in which they were done. */
+export function* operationsIn(meta: Buffer): Generator<{ code: number; queueId: number; fields: Decoder }> {
+  const input = new Decoder(meta);
+  while (!input.done) {
+    const code = input.u8();
+    const queueId = input.varint();
+    yield { code, queueId, fields: new Decoder(input.bytes(input.u32())) };
   }
 }

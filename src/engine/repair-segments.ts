@@ -3,7 +3,13 @@
 import { batchFileBytes, type RecordCursor } from "../storage/batch.js";
 import { align8, getU32, getU64 } from "../storage/bytes.js";
 import type { Disk, DiskFile } from "../storage/disk.js";
-import { encodeSegmentHeader, SEGMENT_HEADER_BYTES, type Segment, segmentHeaderProblem } from "../storage/segment.js";
+import {
+  encodeSegmentHeader,
+  type Run,
+  SEGMENT_HEADER_BYTES,
+  type Segment,
+  segmentHeaderProblem,
+} from "../storage/segment.js";
 import { FileWindow, paddingProblem, type Stretch, walkRecords, walkStretch } from "./inspect-window.js";
 
 const COPY_BYTES = 1024 * 1024;
@@ -135,6 +141,23 @@ export async function surveyStretch(
   } finally {
     file?.close();
   }
+}
+
+/** The run that pieces, one behind another, make. */
+export function runOf(pieces: readonly Piece[], segment: Segment): Run {
+  const first = pieces[0]!;
+  const last = pieces[pieces.length - 1]!;
+  return {
+    segment,
+    position: first.position,
+    bytes: pieces.reduce((sum, { bytes }) => sum + align8(bytes), 0),
+    first: first.first,
+    next: last.next,
+    count: pieces.reduce((sum, { count }) => sum + count, 0),
+    firstTimestamp: first.firstTimestamp,
+    lastTimestamp: last.lastTimestamp,
+    index: undefined,
+  };
 }
 
 /** What goes to a new segment for one stream. */

@@ -206,7 +206,7 @@ const TAKEN_AT_ONCE_MAX = 256;
 const TAKEN_BYTES = 256 * 1024;
 const TAKE = Object.freeze({ autoAck: true });
 
-export class CursorSource extends TaskSource {
+class CursorSource extends TaskSource {
   readonly cursor: TaskCursor;
 
   constructor(cursor: TaskCursor) {

@@ -54,8 +54,8 @@ export interface PlainRequest {
 
 export type Request = GetRequest | SetRequest | NamedRequest | QueueRequest | DumpRequest | PlainRequest;
 
-export const INVALID_COMMAND = "CLIENT_ERROR Invalid command";
-export const UNKNOWN_COMMAND = "ERROR Unknown command";
+const INVALID_COMMAND = "CLIENT_ERROR Invalid command";
+const UNKNOWN_COMMAND = "ERROR Unknown command";
 export const BAD_CHUNK = "CLIENT_ERROR bad data chunk";
 export const CLOSE_FIRST = "CLIENT_ERROR Close current item first";
 export const LINE_TOO_LONG = "CLIENT_ERROR line too long";
@@ -63,7 +63,7 @@ export const UNEXPECTED_END = "ERROR unexpected EOF";
 
 const NAME_LENGTH_MAX = 100;
 /** Longest wait of a read; what asks for more waits this long. A platform timer holds 2^31 - 1 ms. */
-export const WAIT_MS_MAX = 24 * 86_400_000;
+const WAIT_MS_MAX = 24 * 86_400_000;
 const PLAIN = new Set(["flush_all", "flush_all_expired", "stats", "version", "quit"]);
 
 /** Lines understood before: clients say the same ones again and again. */

@@ -7,8 +7,8 @@
  * is told, it comes next.
  *
  *   op            fields                                                          effect
- *   Deliver       lane, passed, lease, n { offset, attempt * 2 + fresh, limit, bytes, token }   handed out; lease 0: while its
- *                                                                                 session lasts
+ *   Deliver       lane, passed, lease, n { offset, attempt * 4 + ordered * 2 + fresh, order if ordered, limit, bytes, token }
+ *                                                                                 handed out; lease 0: while its session lasts
  *   Ack           lane, n { offset }                                              done
  *   Release       lane, offset, delay, error                                      failed: waits, then ready again
  *   Extend        lane, offset, lease                                             the lease ends later
@@ -17,6 +17,7 @@
  *   Purge         dead offset                                                     all dead letters below are gone
  *   Take          lane, passed, n { offset, bytes * 2 + fresh }                   handed out and done
  *   Discard       lane, passed, n { offset, bytes * 2 + fresh }                   its time was over; done
+ *   Block         lane, passed, n { offset, limit, bytes, order }                 comes behind others with its order key
  *   GiveBack      lane, to, n { offset }                                          undone, to the head (0) or behind the ready ones (1)
  *   Pass          lane, passed, offset                                            the cursor passes tasks that wait for their time
  *
@@ -36,9 +37,12 @@ import { isNoDescriptor } from "../storage/disk.js";
 import type { Stream } from "../storage/stream.js";
 import { DeadState } from "./dead-state.js";
 import { Delivery } from "./delivery.js";
+import type { Flows } from "./flows.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
+import type { OrderKeys } from "./order.js";
 import type { Redriven } from "./outcomes.js";
+import type { Pace } from "./pace.js";
 import type { Ending } from "./results.js";
 import { type DeathCause, letterOf, type TaskAttributes, takenLetter } from "./task-record.js";
 import type { LeasedTask, TaskToken } from "./task-token.js";
@@ -55,6 +59,7 @@ export const ConsumerOp = {
   Take: FIRST_QUEUE_OP + 9,
   GiveBack: FIRST_QUEUE_OP + 10,
   Discard: FIRST_QUEUE_OP + 11,
+  Block: FIRST_QUEUE_OP + 13,
   Pass: FIRST_QUEUE_OP + 63,
 } as const;
 
@@ -66,7 +71,7 @@ export function isConsumerOp(code: number): boolean {
 
 const LEASE_EXPIRED = "lease expired";
 /** A wall clock that may be set is looked at this often while tasks wait for it. */
-export const WALL_CHECK_MS = 1000;
+const WALL_CHECK_MS = 1000;
 /** A release with an error text of 1 KiB. */
 export const RELEASE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX + 1024;
 export const SETTLE_BYTES_MAX = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
@@ -80,6 +85,8 @@ export interface Successor {
   readonly stream: Stream;
   readonly parts: RecordParts;
   readonly applied: () => void;
+  /** It is staged, or never will be. */
+  readonly decided?: () => void;
 }
 
 /** What is noted, in the same commit, when dead letters become tasks again. */
@@ -107,6 +114,12 @@ export interface ConsumerHost {
   readonly paused?: boolean;
   /** Caps the life of every task; 0: no cap. */
   readonly ttlMs?: number;
+  /** A task gains one priority per so much waiting; 0: none. */
+  readonly ageingMs?: number;
+  /** Keeps the order of tasks that have a key for that. */
+  readonly orders?: OrderKeys;
+  /** Absent: tasks are handed out as fast as they are asked for. */
+  readonly pace?: Pace | undefined;
   /**
    * The record that takes the place of a task whose time is over, if any, and whom to tell when it is there. May make
    * commits of its own.
@@ -125,8 +138,12 @@ export interface ConsumerHost {
   readonly isWatching?: boolean;
   /** A task has left the consumer for good, in life or in replay. */
   taskEnded?(task: Outstanding, how: Ending): void;
+  /** Tasks that wait for others to be done. */
+  readonly flows?: Flows;
   /** Notes where dead letters stand that are tasks again; absent where nobody asks. */
   readonly redriving?: Redriving;
+  /** Why there is no such host any more. */
+  readonly gone?: Error | undefined;
   /** A task has come back undone, in life or in replay: the host may finish it. */
   takenBack?(task: Outstanding): void;
 }
@@ -136,6 +153,8 @@ export class Consumer {
   readonly host: ConsumerHost;
   readonly dead: DeadState;
   readonly delivery: Delivery;
+  /** Since the directory was opened. */
+  readonly counts = { delivered: 0, acked: 0, nacked: 0, released: 0, discarded: 0, died: 0, redriven: 0 };
   /** The most urgent first. */
   readonly lanes: Lane[] = [];
   #engine!: Engine;
@@ -155,6 +174,7 @@ export class Consumer {
     this.#engine = engine;
     for (const lane of this.lanes) lane.attach(engine);
     this.delivery.attach(engine);
+    if (this.host.orders !== undefined) this.host.orders.readied = () => this.delivery.wake();
     this.#onTime();
   }
 
@@ -191,9 +211,17 @@ export class Consumer {
     return most;
   }
 
-  /** Set when its queue has been deleted: what callers are told. */
+  /** Set when its queue or group has been deleted: what callers are told. */
   get deleted(): Error | undefined {
-    return this.lanes[0]?.stream.deleted;
+    return this.lanes[0]?.stream.deleted ?? this.host.gone;
+  }
+
+  /** Tasks that come behind others with their order key. */
+  get blocked(): number {
+    // Those on their way to the log are nowhere else.
+    let blocked = this.host.orders?.comingBlocked ?? 0;
+    for (const { ledger } of this.lanes) blocked += ledger.blocked.size;
+    return blocked;
   }
 
   get leased(): number {
@@ -207,6 +235,7 @@ export class Consumer {
       ledger.resume(last.elapsedMs, now.wallMs);
       ledger.endSessions(last.elapsedMs, (task) => this.isExhausted(task), this.#takesBackToHead);
     }
+    this.host.orders?.settle();
   }
 
   get #takesBackToHead(): boolean {
@@ -229,6 +258,7 @@ export class Consumer {
     }
     if (code === ConsumerOp.Purge) {
       this.dead.purgeBelow(input.varint());
+      this.host.flows?.allLettersGone();
       return;
     }
     const lane = this.lane(input.varint());
@@ -236,17 +266,23 @@ export class Consumer {
     if (code === ConsumerOp.Deliver) {
       lane.aside -= input.varint();
       const leaseMs = input.varint();
-      for (let count = input.varint(); count > 0; count--) {
+      const count = input.varint();
+      for (let left = count; left > 0; left--) {
         const offset = input.varint();
         const attempt = input.varint();
         const task = this.#handedOut(lane, offset, attempt % 2 === 1, time);
-        task.attempt = Math.floor(attempt / 2);
+        task.attempt = Math.floor(attempt / 4);
+        const order = attempt % 4 < 2 ? 0 : input.varint();
         task.limit = input.varint();
         task.bytes = input.varint();
         task.tokenHigh = input.u32();
         task.tokenLow = input.u32();
         ledger.deliver(task, time.elapsedMs, leaseMs);
+        if (order === 0) continue;
+        task.order = order;
+        this.host.orders?.handedOut(task);
       }
+      this.host.pace?.handedOut(count, time.elapsedMs);
     } else if (code === ConsumerOp.Ack) {
       for (let count = input.varint(); count > 0; count--)
         this.#finish(this.#outstanding(lane, input.varint()), "done");
@@ -265,13 +301,24 @@ export class Consumer {
       this.#finish(this.#outstanding(lane, input.varint()), "dead");
     } else if (code === ConsumerOp.Take || code === ConsumerOp.Discard) {
       lane.aside -= input.varint();
-      for (let count = input.varint(); count > 0; count--) {
+      const count = input.varint();
+      if (code === ConsumerOp.Take) this.host.pace?.handedOut(count, time.elapsedMs);
+      for (let left = count; left > 0; left--) {
         const offset = input.varint();
         const bytes = input.varint();
         const task = this.#handedOut(lane, offset, bytes % 2 === 1, time);
         task.bytes = Math.floor(bytes / 2);
         ledger.take(task);
         this.ended(task, code === ConsumerOp.Take ? "done" : "expired");
+      }
+    } else if (code === ConsumerOp.Block) {
+      lane.aside -= input.varint();
+      for (let count = input.varint(); count > 0; count--) {
+        const task = new Outstanding(ledger, input.varint());
+        task.limit = input.varint();
+        task.bytes = input.varint();
+        task.order = input.varint();
+        this.host.orders?.block(task, time.elapsedMs);
       }
     } else if (code === ConsumerOp.Pass) {
       lane.aside -= input.varint();
@@ -347,11 +394,20 @@ export class Consumer {
   }
 
   stageAck(tasks: readonly Outstanding[]): void {
+    this.host.flows?.stageDone(tasks);
     this.#stageOffsets(ConsumerOp.Ack, undefined, tasks);
   }
 
   acked(tasks: readonly Outstanding[]): void {
+    this.counts.acked += tasks.length;
+    this.host.flows?.done(tasks);
     for (const task of tasks) this.#finish(task, "done");
+    this.#freed();
+  }
+
+  /** Leases have ended: there may be room for others. */
+  #freed(): void {
+    if (this.delivery.isHeldBack) this.delivery.wake();
   }
 
   #finish(task: Outstanding, how: Ending): void {
@@ -383,7 +439,8 @@ export class Consumer {
   /** Upper bound for an operation on several tasks. */
   offsetsBytesMax(count: number): number {
     const lanes = Math.min(count, this.lanes.length);
-    return lanes * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX) + count * VARINT_BYTES_MAX;
+    const flowBytes = this.host.flows?.bytesMax(count) ?? 0;
+    return lanes * (OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX) + count * VARINT_BYTES_MAX + flowBytes;
   }
 
   stageRelease(task: Outstanding, delayMs: number, error: string): void {
@@ -396,8 +453,10 @@ export class Consumer {
 
   released(task: Outstanding, delayMs: number, error: string): void {
     task.reserved = false;
+    this.counts.nacked++;
     this.#release(task, delayMs, error, this.#engine.entryTime);
     if (delayMs === 0) this.delivery.wake();
+    else this.#freed();
     this.arm();
   }
 
@@ -415,6 +474,7 @@ export class Consumer {
   /** In the order of `stageGiveBack`: lane by lane. */
   givenBack(tasks: readonly Outstanding[], toHead: boolean): void {
     const { elapsedMs } = this.#engine.entryTime;
+    this.counts.released += tasks.length;
     for (const task of tasks) {
       task.reserved = false;
       task.ledger.giveBack(task, elapsedMs, toHead);
@@ -436,7 +496,13 @@ export class Consumer {
     this.arm();
   }
 
-  /** After `host.openDead`. */
+  /** Sees to it that there is a stream for dead letters. Adding it may be when a deletion of the group takes effect. */
+  openDead(): void {
+    this.host.openDead(this);
+    if (this.deleted !== undefined) throw this.deleted;
+  }
+
+  /** After `openDead`. */
   stageBury(task: Outstanding, letter: RecordParts | undefined): void {
     if (letter !== undefined) this.#engine.append(this.dead.stream!, letter);
     const output = this.#operation(ConsumerOp.Bury, task);
@@ -445,7 +511,9 @@ export class Consumer {
   }
 
   buried(task: Outstanding): void {
+    this.counts.died++;
     this.#finish(task, "dead");
+    this.#freed();
   }
 
   /** Whether a task that fails now has had its last attempt. */
@@ -497,7 +565,7 @@ export class Consumer {
     }
     await new Promise<void>((resolve, reject) => {
       try {
-        if (letter !== undefined) this.host.openDead(this);
+        if (letter !== undefined) this.openDead();
         engine.begin(
           letter === undefined ? 0 : recordBytesMax(letter),
           letter === undefined ? 0 : 1,
@@ -529,10 +597,17 @@ export class Consumer {
     const engine = this.#engine;
     const letter = takenLetter(task, error, engine.time().wallMs);
     return new Promise((resolve, reject) => {
-      this.host.openDead(this);
+      this.openDead();
       engine.begin(recordBytesMax(letter), 1, 0, true);
       engine.append(this.dead.stream!, letter);
-      engine.add({ durability: engine.options.durability, apply() {}, settle: resolve, fail: reject });
+      engine.add({
+        durability: engine.options.durability,
+        apply: () => {
+          this.counts.died++;
+        },
+        settle: resolve,
+        fail: reject,
+      });
     });
   }
 
@@ -568,7 +643,7 @@ export class Consumer {
       at = Math.min(at, scheduled.nextAt(number, hasRoom, now, engine.clock.wallMs()));
       if (scheduled.waitsForWall(number)) at = Math.min(at, now + WALL_CHECK_MS);
     }
-    at = Math.max(at, notBefore);
+    at = Math.max(Math.min(at, this.delivery.heldUntil), notBefore);
     if (at >= this.#timerAt || engine.closed || this.#ended) return;
     this.#timer?.cancel();
     this.#timerAt = at;

@@ -164,5 +164,5 @@ export function oldestAvailable({ ledger, from, stream }: Lane): number {
 }
 
 function isGivable({ phase, reserved }: Outstanding): boolean {
-  return !reserved && phase !== TaskPhase.Leased && phase !== TaskPhase.Waiting;
+  return !reserved && (phase === TaskPhase.Ready || phase === TaskPhase.Returned);
 }

@@ -76,21 +76,24 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     const selected = resolveDeadSelection(selection);
     return await this.#exclusively(async () => {
       if (selected.ids === undefined && selected.limit === undefined) return await this.#purgeAll();
+      const { flows } = this.#consumer.host;
       const until = this.#consumer.dead.stream?.next ?? 0;
       let purged = 0;
       for (let from = 0; ; ) {
         const offsets: number[] = [];
+        const ids: string[] = [];
         await this.#select(selected, purged, from, until, (record) => {
           offsets.push(record.offset);
+          ids.push(idOf(record));
           return offsets.length < CHUNK_LETTERS;
         });
         const last = offsets[offsets.length - 1];
         if (last === undefined) return purged;
         await this.#remove(
           offsets,
-          { bytes: 0, records: 0, meta: 0 },
-          () => {},
-          () => {},
+          { bytes: 0, records: 0, meta: flows?.lettersBytesMax(ids.length) ?? 0 },
+          () => flows?.stageLettersGone(ids),
+          () => flows?.lettersGone(ids),
         );
         purged += offsets.length;
         from = last + 1;
@@ -144,6 +147,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     };
     const applied = () => {
       redriving?.applied(tasks);
+      consumer.counts.redriven += tasks.length;
       consumer.delivery.wake();
     };
     await this.#remove(
@@ -198,6 +202,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
         apply: () => {
           purged = dead.count;
           dead.purgeBelow(until);
+          this.#consumer.host.flows?.allLettersGone();
         },
         settle: () => resolve(purged),
         fail: reject,

@@ -9,12 +9,19 @@ import type { StreamReader } from "../storage/stream-reader.js";
 import { type Consumer, ConsumerOp, type Successor } from "./consumer.js";
 import type { Lane } from "./lane.js";
 import { Outstanding, TaskPhase } from "./ledger.js";
+import { orderOf } from "./order.js";
+import type { Pace } from "./pace.js";
 import type { Ending } from "./results.js";
 import { isOver, type TaskAttributes } from "./task-record.js";
 import { LeasedTask } from "./task-token.js";
 
-const DELIVERY_BYTES_MAX = 4 * VARINT_BYTES_MAX + 8;
+const DELIVERY_BYTES_MAX = 5 * VARINT_BYTES_MAX + 8;
 const DELIVERY_HEADER_BYTES = OPERATION_HEADER_BYTES + 5 * VARINT_BYTES_MAX;
+
+const BLOCK_BYTES_MAX = 4 * VARINT_BYTES_MAX;
+/** Tasks that one commit notes as blocked, at most. */
+const BLOCKED_AT_ONCE = 256;
+const NONE: readonly Outstanding[] = [];
 
 /** Someone who wants tasks. */
 export interface Receiver {
@@ -62,6 +69,15 @@ export class Delivery {
   /** Tasks whose time was over that were removed since the queue was opened. */
   swept = 0;
   #sweeping: Promise<void> = Promise.resolve();
+  /** Deliveries on their way to the log: all / those under a lease. */
+  #giving = 0;
+  #leasing = 0;
+  /** Tasks that the cursors have passed as they come behind others with their order key; not staged yet. */
+  #met: Outstanding[] = [];
+  /** The pace of the queue keeps tasks from someone. */
+  isHeldBack = false;
+  /** Elapsed time when that ends by itself; Infinity if it does not. */
+  heldUntil = Number.POSITIVE_INFINITY;
   readonly #serve = () => this.serve();
 
   constructor(consumer: Consumer) {
@@ -101,7 +117,13 @@ export class Delivery {
     }
     // Those before it wait because there is nothing; it does not want to.
     if (!receiver.waits && !this.#loading && !this.#hasTasks) receiver.resolve([]);
-    else this.#receivers.add(receiver);
+    else this.#wait(receiver);
+  }
+
+  #wait(receiver: Receiver): void {
+    this.#receivers.add(receiver);
+    // What there is may not be for anyone now, for its order or the queue's pace; that is found out in its turn.
+    if (!receiver.waits && !this.#loading) this.wake();
   }
 
   get #hasTasks(): boolean {
@@ -147,6 +169,8 @@ export class Delivery {
 
   /** Those who only look come first: they take nothing from the others. */
   serve(): void {
+    this.isHeldBack = false;
+    this.heldUntil = Number.POSITIVE_INFINITY;
     this.#consumer.host.serveOthers?.();
     this.#serveEach(
       this.#peekers,
@@ -186,48 +210,186 @@ export class Delivery {
   /** Stages the delivery of what is ready and in memory, at most what the receiver wants. */
   #deliverTo(receiver: Receiver): Outcome {
     const consumer = this.#consumer;
-    if (consumer.host.paused === true) return "none";
+    const { host } = consumer;
+    if (host.paused === true && receiver.drops !== true) return "none";
     consumer.refill();
     const most = consumer.deliverable;
     if (most === 0) return consumer.isFetching ? "load" : "none";
     const engine = this.#engine;
-    const max = Math.min(receiver.max, most);
-    const metaBytes = consumer.lanes.length * DELIVERY_HEADER_BYTES + max * DELIVERY_BYTES_MAX;
+    let max = Math.min(receiver.max, most);
+    if (host.pace !== undefined && receiver.drops !== true) {
+      max = Math.min(max, this.#paced(host.pace, receiver));
+      if (max === 0) return "none";
+    }
+    const { lanes } = consumer;
+    let metaBytes = lanes.length * DELIVERY_HEADER_BYTES + max * DELIVERY_BYTES_MAX;
+    if (receiver.autoAck) metaBytes += host.flows?.bytesMax(max) ?? 0;
+    const metMax = host.orders?.isUsed === true ? BLOCKED_AT_ONCE : 0;
+    if (metMax > 0) metaBytes += lanes.length * DELIVERY_HEADER_BYTES + metMax * BLOCK_BYTES_MAX;
     engine.begin(0, 0, metaBytes, true);
     const tasks: LeasedTask[] = [];
     let outcome: Outcome = "none";
-    for (const lane of consumer.lanes) {
-      let claimed = this.#claim(lane, max, receiver.autoAck, tasks);
-      while (claimed === "expired" && tasks.length === 0) {
-        engine.begin(0, 0, metaBytes, true);
-        claimed = this.#claim(lane, max, receiver.autoAck, tasks);
+    const ages = host.ageingMs !== undefined && host.ageingMs > 0 && lanes.length > 1;
+    try {
+      const left = ages ? new Set(lanes) : undefined;
+      for (let index = 0; index < lanes.length && tasks.length < max; index++) {
+        const lane = left === undefined ? lanes[index]! : this.#mostPressing(left, host.ageingMs!);
+        if (lane === undefined) break;
+        if (lane === "load") {
+          outcome = lane;
+          break;
+        }
+        // With ageing, another lane may come first after each task.
+        const upTo = ages ? tasks.length + 1 : max;
+        let claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
+        while (claimed === "expired" && tasks.length === 0) {
+          engine.begin(0, 0, metaBytes, true);
+          claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
+        }
+        if (claimed === "load") outcome = claimed;
+        // With tasks in hand: those come first, what is behind them is met again.
+        if (claimed !== "none") break;
+        if (left === undefined) continue;
+        if (tasks.length < upTo) left.delete(lane);
+        index = -1;
       }
-      if (claimed === "load") outcome = claimed;
-      // With tasks in hand: those come first, what is behind them is met again.
-      if (claimed !== "none" || tasks.length === max) break;
+    } finally {
+      if (tasks.length === 0) this.#noteMet();
     }
     if (tasks.length === 0) {
       consumer.pass();
       return outcome === "none" && consumer.isFetching ? "load" : outcome;
     }
     let durability = receiver.durability;
-    for (let from = 0; from < tasks.length; ) from = this.#stage(tasks, from, receiver);
+    // One operation for each lane.
+    const staged = ages ? tasks.toSorted((a, b) => b.lane - a.lane) : tasks;
+    for (let from = 0; from < staged.length; ) from = this.#stage(staged, from, receiver);
+    const met = this.#met.length === 0 ? NONE : this.#met;
+    if (met.length > 0) {
+      this.#met = [];
+      this.#stageMet(met);
+    }
     for (const { task } of tasks) {
       const { stream, isNew } = consumer.lane(task.ledger.lane);
       // What is not yet visible in the directory's mode is not shown by way of a delivery either.
       if (isNew) durability = "sync";
       else if (task.offset >= stream.visible) durability = engine.options.durability;
     }
-    engine.add(new Handover(consumer, tasks, receiver, durability));
+    this.#giving += tasks.length;
+    if (!receiver.autoAck) this.#leasing += tasks.length;
+    engine.add(new Handover(consumer, tasks, met, receiver, durability));
     return "delivered";
   }
 
+  /** How many tasks the queue's pace lets a receiver have now. */
+  #paced(pace: Pace, { autoAck, waits }: Receiver): number {
+    const now = this.#engine.elapsedMs();
+    const room = pace.room(now, !autoAck, this.#leasing, this.#giving);
+    if (room === 0 && waits) {
+      this.isHeldBack = true;
+      this.heldUntil = Math.min(this.heldUntil, pace.endsAt(now));
+      this.#consumer.arm();
+    }
+    return room;
+  }
+
+  /** The lane whose next task comes first when tasks gain a priority per so much waiting. */
+  #mostPressing(lanes: Iterable<Lane>, ageingMs: number): Lane | "load" | undefined {
+    const { elapsedMs, wallMs } = this.#engine.time();
+    let first: Lane | undefined;
+    let most = Number.NEGATIVE_INFINITY;
+    for (const lane of lanes) {
+      const task = lane.again;
+      let waitedMs: number;
+      if (task !== undefined) {
+        waitedMs = elapsedMs - task.since;
+      } else {
+        let found: "record" | "load" | "end";
+        try {
+          found = lane.nextFresh(lane.stream.next);
+        } catch {
+          return lane; // whose damage is met again
+        }
+        if (found === "load") return this.#load(lane, lane.reader, 0, undefined);
+        if (found === "end") {
+          // A task may have been waiting for the cursor to pass it.
+          if (lane.again === undefined) continue;
+          waitedMs = elapsedMs - lane.again.since;
+        } else {
+          waitedMs = wallMs - lane.reader.record.timestamp;
+        }
+      }
+      const pressing = lane.number + Math.max(0, waitedMs) / ageingMs;
+      // The most urgent lanes come first, also of those that press the same.
+      if (pressing <= most) continue;
+      most = pressing;
+      first = lane;
+    }
+    return first;
+  }
+
+  /** Notes in a commit of its own which tasks the cursors have passed as they are blocked. */
+  #noteMet(): void {
+    const met = this.#met;
+    if (met.length === 0) return;
+    this.#met = [];
+    const engine = this.#engine;
+    const consumer = this.#consumer;
+    try {
+      engine.begin(0, 0, consumer.lanes.length * DELIVERY_HEADER_BYTES + met.length * BLOCK_BYTES_MAX, true);
+    } catch (error) {
+      for (const task of met.toReversed()) {
+        consumer.lane(task.ledger.lane).taken = task.offset;
+        consumer.host.orders!.arrived(task);
+      }
+      throw error;
+    }
+    this.#stageMet(met);
+    const isNew = met.some(({ ledger }) => consumer.lane(ledger.lane).isNew);
+    engine.add({ durability: isNew ? "sync" : "async", apply: () => this.blocked(met), settle() {}, fail() {} });
+  }
+
+  /** Behind the delivery of what they come behind. */
+  #stageMet(met: readonly Outstanding[]): void {
+    for (const lane of this.#consumer.lanes) {
+      const tasks = met.filter(({ ledger }) => ledger === lane.ledger);
+      if (tasks.length === 0) continue;
+      const output = this.#consumer.operation(ConsumerOp.Block);
+      output.varint(lane.number);
+      output.varint(lane.notePassed());
+      output.varint(tasks.length);
+      for (const { offset, limit, bytes, order } of tasks) {
+        output.varint(offset);
+        output.varint(limit);
+        output.varint(bytes);
+        output.varint(order);
+      }
+      this.#engine.endOperation();
+    }
+  }
+
+  /** Notes that the record that the cursor has come to is blocked. */
+  #meet(lane: Lane, { offset, end, payloadStart }: RecordCursor, { limit }: TaskAttributes, order: number): void {
+    lane.take(offset);
+    const task = new Outstanding(lane.ledger, offset);
+    task.limit = limit;
+    task.bytes = end - payloadStart;
+    task.order = order;
+    this.#met.push(task);
+    this.#consumer.host.orders!.coming(task, "blocked");
+  }
+
   /** Stages the operation for the tasks of one lane, from an index on; returns the one behind them. */
-  #stage(tasks: readonly LeasedTask[], from: number, { autoAck, leaseMs }: Receiver): number {
+  #stage(tasks: readonly LeasedTask[], from: number, { autoAck, drops, leaseMs }: Receiver): number {
     const { ledger } = tasks[from]!.task;
     let to = from + 1;
     while (to < tasks.length && tasks[to]!.task.ledger === ledger) to++;
-    const output = this.#consumer.operation(autoAck ? ConsumerOp.Take : ConsumerOp.Deliver);
+    const taken = drops === true ? ConsumerOp.Discard : ConsumerOp.Take;
+    const { flows } = this.#consumer.host;
+    if (autoAck && drops !== true && flows?.hasChildren === true) {
+      flows.stageDone(tasks.slice(from, to).map(({ task }) => task));
+    }
+    const output = this.#consumer.operation(autoAck ? taken : ConsumerOp.Deliver);
     output.varint(ledger.lane);
     output.varint(this.#consumer.lane(ledger.lane).notePassed());
     if (!autoAck) output.varint(leaseMs);
@@ -241,7 +403,8 @@ export class Delivery {
         output.varint(task.bytes * 2 + fresh);
         continue;
       }
-      output.varint(task.attempt * 2 + fresh);
+      output.varint(task.attempt * 4 + (task.order === 0 ? 0 : 2) + fresh);
+      if (task.order !== 0) output.varint(task.order);
       output.varint(task.limit);
       output.varint(task.bytes);
       output.u32(task.tokenHigh);
@@ -252,8 +415,9 @@ export class Delivery {
   }
 
   /** Takes ready tasks of a lane: those delivered before first, then from the cursor on. */
-  #claim(lane: Lane, max: number, autoAck: boolean, into: LeasedTask[]): "none" | "load" | "expired" {
+  #claim(lane: Lane, max: number, metMax: number, autoAck: boolean, into: LeasedTask[]): "none" | "load" | "expired" {
     const { ledger } = lane;
+    const { orders } = this.#consumer.host;
     for (let task = lane.again; into.length < max && task !== undefined; task = lane.again) {
       const reader = lane.againReader;
       let found: "record" | "load" | "gone";
@@ -274,6 +438,11 @@ export class Delivery {
         if (into.length === 0) this.#sweep(lane, task);
         return "expired";
       }
+      // Its time has come, and its key was not known until now.
+      if (attributes.orderKey !== undefined && task.order === 0 && orders !== undefined) {
+        if (!orders.join(task, orderOf(attributes.orderKey), task.offset >= lane.from)) continue;
+      }
+      if (task.attempt === 0) task.limit = attributes.limit;
       ledger.hold(task);
       into.push(this.#claimed(task, reader.record, attributes, autoAck));
     }
@@ -287,16 +456,38 @@ export class Delivery {
         throw error;
       }
       if (found === "load") return this.#load(lane, lane.reader, into.length, undefined);
-      if (found === "end") break;
+      if (found === "end") {
+        // The cursor may have passed tasks that waited for that.
+        const more = into.length < max && orders?.inUse === true && lane.again !== undefined;
+        return more ? this.#claim(lane, max, metMax, autoAck, into) : "none";
+      }
       const { record } = lane.reader;
       const attributes = lane.attributes(record);
       if (this.#isOver(record, attributes)) {
         if (into.length === 0) this.#sweep(lane, undefined);
         return "expired";
       }
+      let order = 0;
+      if (attributes.orderKey !== undefined && orders !== undefined) {
+        order = orderOf(attributes.orderKey);
+        if (!orders.mayTake(order)) {
+          if (orders.isFull) return "none";
+          if (this.#met.length >= metMax) {
+            if (into.length > 0) return "none";
+            this.#noteMet();
+            return "expired";
+          }
+          this.#meet(lane, record, attributes, order);
+          continue;
+        }
+      }
       lane.take(record.offset);
       const task = new Outstanding(ledger, record.offset);
       task.limit = attributes.limit;
+      if (order !== 0) {
+        task.order = order;
+        orders!.coming(task, "out");
+      }
       into.push(this.#claimed(task, record, attributes, autoAck));
     }
     return "none";
@@ -338,6 +529,8 @@ export class Delivery {
    */
   #sweep(lane: Lane, first: Outstanding | undefined): void {
     const { host } = this.#consumer;
+    // The cursor is about to be moved past them.
+    this.#noteMet();
     const swept: Swept[] = [];
     let bulkBytes = 0;
     let records = 0;
@@ -366,6 +559,8 @@ export class Delivery {
       }
     }
     this.#stageSwept(lane, swept, bulkBytes, records);
+    // Those that come behind them may follow.
+    if (host.orders?.inUse === true) this.#engine.flush();
   }
 
   /** Stages the end of a task whose record is no longer there. */
@@ -381,13 +576,18 @@ export class Delivery {
     try {
       engine.begin(bulkBytes, records, metaBytes, true);
     } catch (error) {
+      for (const { successor } of swept) successor?.decided?.();
       for (const { task } of swept.toReversed()) {
         if (task.phase === TaskPhase.Leased) lane.taken = task.offset;
         else lane.ledger.unhold(task);
       }
       throw error;
     }
-    for (const { successor } of swept) if (successor !== undefined) engine.append(successor.stream, successor.parts);
+    for (const { successor } of swept) {
+      if (successor === undefined) continue;
+      engine.append(successor.stream, successor.parts);
+      successor.decided?.();
+    }
     const output = this.#consumer.operation(ConsumerOp.Discard);
     output.varint(lane.number);
     output.varint(lane.notePassed());
@@ -403,6 +603,9 @@ export class Delivery {
         durability: engine.options.durability,
         apply: () => {
           this.swept += swept.length;
+          const { counts, dead } = this.#consumer;
+          for (const { successor } of swept)
+            if (successor !== undefined && successor.stream === dead.stream) counts.died++;
           for (const { task, successor } of swept) {
             lane.ledger.take(task);
             this.#consumer.ended(task, this.#endingOf(successor));
@@ -419,12 +622,27 @@ export class Delivery {
 
   #endingOf(successor: Successor | undefined): Ending {
     if (successor === undefined) return "expired";
-    return successor.stream === this.#consumer.dead.stream ? "dead" : "moved";
+    return successor.stream === this.#consumer.dead.stream ? "late" : "moved";
   }
 
   /** Shows a peeker the task that would be delivered next, once it may be seen. */
   #peekFor(peeker: Peeker): Outcome {
-    for (const lane of peeker.lanes ?? this.#consumer.lanes) {
+    try {
+      return this.#showNext(peeker);
+    } finally {
+      this.#noteMet();
+    }
+  }
+
+  #showNext(peeker: Peeker): Outcome {
+    const { host, lanes } = this.#consumer;
+    const ages = host.ageingMs !== undefined && host.ageingMs > 0 && peeker.lanes === undefined && lanes.length > 1;
+    const left = new Set(peeker.lanes ?? lanes);
+    while (left.size > 0) {
+      const [next] = left;
+      const lane = ages ? this.#mostPressing(left, host.ageingMs!) : next;
+      if (lane === undefined) break;
+      if (lane === "load") return "load";
       const task = lane.again;
       const reader = task === undefined ? lane.reader : lane.againReader;
       let found: "record" | "end" | "load" | "gone";
@@ -435,19 +653,34 @@ export class Delivery {
         else lane.passDamage(error);
         throw error;
       }
-      if (found === "end") continue;
+      if (found === "end") {
+        if (lane.again === undefined) left.delete(lane);
+        continue;
+      }
       if (found === "load") return this.#load(lane, reader, 0, task);
       if (found === "gone") {
         this.#sweepGone(lane, task!);
-        return this.#peekFor(peeker);
+        return this.#showNext(peeker);
       }
       const { record } = reader;
-      if (this.#isOver(record, lane.attributes(record))) {
+      const attributes = lane.attributes(record);
+      if (this.#isOver(record, attributes)) {
         this.#sweep(lane, task);
-        return this.#peekFor(peeker);
+        return this.#showNext(peeker);
+      }
+      if (attributes.orderKey !== undefined && host.orders !== undefined && (task?.order ?? 0) === 0) {
+        const order = orderOf(attributes.orderKey);
+        if (task !== undefined) {
+          if (!host.orders.join(task, order, task.offset >= lane.from)) continue;
+        } else if (!host.orders.mayTake(order)) {
+          if (host.orders.isFull) left.delete(lane);
+          else this.#meet(lane, record, attributes, order);
+          if (this.#met.length >= BLOCKED_AT_ONCE) this.#noteMet();
+          continue;
+        }
       }
       const shown = task ?? new Outstanding(lane.ledger, record.offset);
-      const seen = new LeasedTask(this.#consumer, shown, record, lane.attributes(record));
+      const seen = new LeasedTask(this.#consumer, shown, record, attributes);
       if (shown.offset < lane.stream.visible) peeker.resolve(seen);
       else this.#showLater(peeker, seen);
       return "delivered";
@@ -501,21 +734,50 @@ export class Delivery {
   /** After a delivery has been logged. */
   delivered(tasks: readonly LeasedTask[], leaseMs: number): void {
     const { elapsedMs } = this.#engine.entryTime;
+    const { host } = this.#consumer;
     for (const { task } of tasks) {
       task.reserved = false;
       task.ledger.deliver(task, elapsedMs, leaseMs);
+      if (task.order !== 0) host.orders?.handedOut(task);
     }
+    this.#leasing -= tasks.length;
+    this.#given(tasks.length);
+    this.#consumer.counts.delivered += tasks.length;
     this.#consumer.arm();
     this.#consumer.host.handedOut?.();
   }
 
   taken(tasks: readonly LeasedTask[], how: Ending): void {
+    const { counts } = this.#consumer;
+    if (how === "dropped") {
+      this.#giving -= tasks.length;
+      counts.discarded += tasks.length;
+    } else {
+      this.#given(tasks.length);
+      counts.delivered += tasks.length;
+      counts.acked += tasks.length;
+      const { flows } = this.#consumer.host;
+      if (flows?.hasChildren === true) flows.done(tasks.map(({ task }) => task));
+    }
     for (const { task } of tasks) {
       task.reserved = false;
       task.ledger.take(task);
+      if (task.order !== 0) this.#consumer.host.orders?.arrived(task);
       this.#consumer.ended(task, how);
     }
     this.#consumer.host.handedOut?.();
+  }
+
+  /** After it has been logged that tasks are blocked. */
+  blocked(tasks: readonly Outstanding[]): void {
+    const { elapsedMs } = this.#engine.entryTime;
+    for (const task of tasks) this.#consumer.host.orders!.block(task, elapsedMs);
+  }
+
+  #given(count: number): void {
+    this.#giving -= count;
+    this.#consumer.host.pace?.handedOut(count, this.#engine.entryTime.elapsedMs);
+    if (this.isHeldBack) this.wake();
   }
 }
 
@@ -524,12 +786,20 @@ class Handover implements Operation {
   readonly durability: Durability;
   readonly #consumer: Consumer;
   readonly #tasks: LeasedTask[];
+  readonly #met: readonly Outstanding[];
   readonly #receiver: Receiver;
 
-  constructor(consumer: Consumer, tasks: LeasedTask[], receiver: Receiver, durability: Durability) {
+  constructor(
+    consumer: Consumer,
+    tasks: LeasedTask[],
+    met: readonly Outstanding[],
+    receiver: Receiver,
+    durability: Durability,
+  ) {
     this.durability = durability;
     this.#consumer = consumer;
     this.#tasks = tasks;
+    this.#met = met;
     this.#receiver = receiver;
   }
 
@@ -537,6 +807,7 @@ class Handover implements Operation {
     const { leaseMs, autoAck, drops } = this.#receiver;
     if (autoAck) this.#consumer.delivery.taken(this.#tasks, drops === true ? "dropped" : "done");
     else this.#consumer.delivery.delivered(this.#tasks, leaseMs);
+    if (this.#met.length > 0) this.#consumer.delivery.blocked(this.#met);
   }
 
   settle(): void {

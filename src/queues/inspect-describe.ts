@@ -4,6 +4,7 @@ import type { QueueDescriber } from "../engine/inspect-dump.js";
 import { showBytes } from "../engine/inspect-dump.js";
 import { Decoder, MalformedError } from "../storage/bytes.js";
 import { ConsumerOp, isConsumerOp } from "./consumer.js";
+import { decodeChild, decodeFlows, FlowOp } from "./flows.js";
 import { GroupType } from "./group.js";
 import { KIND, kindName } from "./kinds.js";
 import { Ledger, TaskPhase } from "./ledger.js";
@@ -43,7 +44,18 @@ export const describer: QueueDescriber = {
     const exhumed = list(input, () => input.varint());
     const aside = lanes.map(() => input.varint());
     const { scheduled, dedupe, schedules } = parts(input);
-    return { config, lanes, exhumed, aside, scheduled, dedupe, schedules, ...cursors(input), ...outcomes(input) };
+    return {
+      config,
+      lanes,
+      exhumed,
+      aside,
+      scheduled,
+      dedupe,
+      schedules,
+      ...cursors(input),
+      ...outcomes(input),
+      flows: decodeFlows(input),
+    };
   },
 };
 
@@ -214,6 +226,26 @@ function taskOperation(code: number, fields: Decoder): object {
       return { name: "Progress", lane: fields.varint(), offset: fields.varint(), progress: parse(fields.string()) };
     case OutcomeOp.Redriven:
       return { name: "Redriven", tasks: decodeRedriven(fields) };
+    case FlowOp.Wait:
+      return {
+        name: "Wait",
+        parents: list(fields, () => ({ lane: fields.varint(), offset: fields.varint(), children: fields.varint() })),
+      };
+    case FlowOp.Link:
+      return {
+        name: "Link",
+        children: list(fields, () => ({ lane: fields.varint(), offset: fields.varint(), ...decodeChild(fields) })),
+      };
+    case FlowOp.ChildDone:
+      return { name: "ChildDone", lane: fields.varint(), offset: fields.varint(), count: fields.varint() };
+    case FlowOp.ChildGone:
+      return { name: "ChildGone", lane: fields.varint(), offset: fields.varint(), reason: fields.string() };
+    case FlowOp.Told:
+      return { name: "Told", count: fields.varint() };
+    case FlowOp.ParentDead:
+      return { name: "ParentDead", lane: fields.varint(), offset: fields.varint(), bytes: fields.varint() };
+    case FlowOp.LettersGone:
+      return { name: "LettersGone", ids: list(fields, () => fields.string()) };
     case ScheduledOp.Schedule:
       return {
         name: "Schedule",
@@ -264,7 +296,7 @@ function taskOperation(code: number, fields: Decoder): object {
 function placeOf(fields: Decoder): object {
   const place = { lane: fields.varint(), offset: fields.varint() };
   const kind = fields.varint();
-  const kinds = ["outstanding", "waiting", "in a block", "not reached"];
+  const kinds = ["outstanding", "waiting", "in a block", "not reached", "waits for children"];
   const stands = { ...place, stands: kinds[kind] ?? kind };
   return kind === 2 ? { ...stands, clock: clockName(fields.varint()), block: fields.varint() } : stands;
 }
@@ -299,7 +331,7 @@ function laneOperation(code: number, fields: Decoder): object {
         leaseMs: fields.varint(),
         tasks: list(fields, () => ({
           offset: fields.varint(),
-          ...marked("attempt", fields.varint()),
+          ...attempt(fields.varint(), fields),
           limit: limitOf(fields.varint()),
           bytes: fields.varint(),
           token: token(fields.u32(), fields.u32()),
@@ -317,6 +349,16 @@ function laneOperation(code: number, fields: Decoder): object {
         passed: fields.varint(),
         tasks: list(fields, () => ({ offset: fields.varint(), ...marked("bytes", fields.varint()) })),
       };
+    case ConsumerOp.Block:
+      return {
+        passed: fields.varint(),
+        tasks: list(fields, () => ({
+          offset: fields.varint(),
+          limit: limitOf(fields.varint()),
+          bytes: fields.varint(),
+          order: fields.varint(),
+        })),
+      };
     case ConsumerOp.Pass:
       return { passed: fields.varint(), to: fields.varint() };
     case ConsumerOp.GiveBack:
@@ -329,6 +371,12 @@ function laneOperation(code: number, fields: Decoder): object {
 /** A number that carries whether its task is one that the cursor came to. */
 function marked(name: string, value: number): object {
   return { [name]: Math.floor(value / 2), fresh: value % 2 === 1 };
+}
+
+/** An attempt, whether its task is one that the cursor came to, and what stands for its order key. */
+function attempt(value: number, fields: Decoder): object {
+  const order = value % 4 < 2 ? {} : { order: fields.varint() };
+  return { attempt: Math.floor(value / 4), fresh: value % 2 === 1, ...order };
 }
 
 function list<T>(input: Decoder, read: () => T): T[] {

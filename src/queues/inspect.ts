@@ -136,7 +136,8 @@ export const inspector: QueueInspector = {
     if (lane !== undefined) {
       const { cursor, outstanding, ahead } = lane.ledger;
       const held = state instanceof TaskState ? heldByCursors(state, stream) : new Set<number>();
-      const behind = new Set([...outstanding.keys(), ...held].filter((offset) => offset < cursor));
+      const parents = state instanceof TaskState ? state.flows.offsets(lane.number) : [];
+      const behind = new Set([...outstanding.keys(), ...held, ...parents].filter((offset) => offset < cursor));
       for (const offset of [...behind].sort((a, b) => a - b)) yield { from: offset, to: offset + 1 };
       const done = [...ahead].filter((offset) => !held.has(offset));
       yield* without(cursor, stream.next, done);

@@ -10,6 +10,9 @@ import { decodeTaskAttributes, isSetAside, NO_ATTRIBUTES, type TaskAttributes } 
 /** Tasks whose time has come are taken in up to this many; the others come when these are fewer. */
 const RIPE_MAX = 4096;
 
+/** The same for those that are blocked then, as others with their order key come first. */
+const RIPE_BLOCKED_MAX = 65_536;
+
 /** A stream of tasks, and how far a consumer is with it. */
 export class Lane implements Ripener {
   readonly stream: Stream;
@@ -32,11 +35,13 @@ export class Lane implements Ripener {
 
   readonly #queue: string;
   #engine!: Engine;
+  /** The first offset given out since the directory was opened. */
+  #openedAt = 0;
   #reader: StreamReader | undefined;
   /** For tasks that are delivered again, which stand anywhere. */
   #againReader: StreamReader | undefined;
-  /** The task whose time of enqueue was asked for last. */
-  #looked = { offset: -1, timestamp: 0 };
+  /** How far the first task that the cursor will hand out was looked for, and when it was enqueued if it stands there. */
+  #looked: { readonly offset: number; readonly timestamp: number | undefined } = { offset: 0, timestamp: undefined };
 
   /** @param queue its name, for messages */
   constructor(queue: string, stream: Stream, ledger: Ledger, ofLog = false) {
@@ -48,6 +53,12 @@ export class Lane implements Ripener {
 
   attach(engine: Engine): void {
     this.#engine = engine;
+    this.#openedAt = this.stream.next;
+  }
+
+  /** Tasks that were added since the directory was opened. */
+  get added(): number {
+    return this.stream.recordsBetween(this.#openedAt, this.stream.next);
   }
 
   get number(): number {
@@ -74,7 +85,7 @@ export class Lane implements Ripener {
   }
 
   get hasRoom(): boolean {
-    return this.ledger.ready.size < RIPE_MAX;
+    return this.ledger.ready.size < RIPE_MAX && this.ledger.blocked.size < RIPE_BLOCKED_MAX;
   }
 
   ripened(offset: number, since: number): void {
@@ -169,11 +180,10 @@ export class Lane implements Ripener {
       const found = reader.next(limit);
       if (found !== "record") return found;
       const { offset } = reader.record;
-      const believed = this.scheduled !== undefined && offset >= ledger.marksFrom;
-      const isAside = believed && isSetAside(reader.record.attributes());
-      if (isAside) this.#passedSince++;
+      if (this.#isAside(reader.record)) this.#passedSince++;
       else if (!ledger.ahead.has(offset) && this.passesOver?.(offset) !== true) return found;
       this.taken = offset + 1;
+      if (ledger.blocked.size > 0) ledger.orders?.reached(ledger.outstanding.get(offset));
     }
   }
 
@@ -191,20 +201,46 @@ export class Lane implements Ripener {
   passDamage(error: unknown): void {
     if (!(error instanceof VarveError) || error.code !== "ERR_CORRUPT") return;
     const { to } = error.details;
-    if (typeof to === "number" && to > this.taken) this.taken = to;
+    if (typeof to !== "number" || to <= this.taken) return;
+    for (const task of [...this.ledger.blocked]) if (task.offset < to) this.ledger.orders?.reached(task);
+    this.taken = to;
   }
 
-  /** When the task at an offset was enqueued: exactly, unless its record cannot be read. Looks only once for each. */
-  async timestampAt(offset: number): Promise<number> {
-    if (this.#looked.offset === offset) return this.#looked.timestamp;
-    let timestamp: number;
-    try {
-      timestamp = await this.atRecord(offset, (record) => record.timestamp);
-    } catch {
-      timestamp = this.stream.timestampAt(offset);
+  /**
+   * When the first task that the cursor will hand out was enqueued: exactly, unless its record cannot be read. What has
+   * been looked at before is not read again.
+   */
+  async firstTimestamp(): Promise<number> {
+    const { stream, ledger } = this;
+    const looked = this.#looked;
+    if (looked.timestamp !== undefined && looked.offset >= this.from && !ledger.ahead.has(looked.offset)) {
+      return looked.timestamp;
     }
-    this.#looked = { offset, timestamp };
-    return timestamp;
+    const reader = new StreamReader(stream, this.#engine, Math.max(looked.offset, this.from));
+    try {
+      for (;;) {
+        const found = reader.next(stream.next);
+        if (found === "end") return stream.timestampAt(this.from);
+        if (found === "load") {
+          await reader.load();
+          continue;
+        }
+        const { offset, timestamp } = reader.record;
+        const isFirst = !ledger.ahead.has(offset) && !this.#isAside(reader.record);
+        this.#looked = { offset, timestamp: isFirst ? timestamp : undefined };
+        if (isFirst) return timestamp;
+      }
+    } catch {
+      const offset = Math.max(this.#looked.offset, this.from);
+      const timestamp = stream.timestampAt(offset);
+      this.#looked = { offset, timestamp };
+      return timestamp;
+    }
+  }
+
+  /** Whether the cursor passes over a record because it says so itself: the task waits for its time. */
+  #isAside(record: RecordCursor): boolean {
+    return this.scheduled !== undefined && record.offset >= this.ledger.marksFrom && isSetAside(record.attributes());
   }
 
   /** Has a record used in the turn in which it is found: the memory that it stands in may be taken away after that. */

@@ -8,16 +8,18 @@
  *   waiting   for its time: scheduled, or in backoff after a failure
  *   ready     its time has come; delivered before what is at the cursor
  *   returned  given back to the head undone; delivered before what is ready, the last one first
+ *   blocked   behind other tasks with its order key
  *
  * Changes are made by the operations of consumer.ts, once they are in the log.
  */
 
 import type { Failure } from "../api/contract.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
+import type { OrderKeys } from "./order.js";
 import { TimeHeap } from "./time-heap.js";
 
 /** On disk, `Done` excepted: append, never renumber. */
-export const TaskPhase = { Done: 0, Leased: 1, Waiting: 2, Ready: 3, Returned: 4 } as const;
+export const TaskPhase = { Done: 0, Leased: 1, Waiting: 2, Ready: 3, Returned: 4, Blocked: 5 } as const;
 export type TaskPhase = (typeof TaskPhase)[keyof typeof TaskPhase];
 
 /** Failures that are kept with a task. */
@@ -45,6 +47,10 @@ export class Outstanding {
   failures: Failure[] | undefined;
   /** What its worker said last of how far it has got, as JSON. */
   progress: string | undefined;
+  /** What stands for its order key (order.ts); 0: it has none, or has no place in the order. */
+  order = 0;
+  /** Blocked until the cursor has passed it. */
+  isAhead = false;
   /** Claimed by an operation that is not yet in the log; no other may touch it. */
   reserved = false;
   /** Place in the heap of its clock; -1 when in none. */
@@ -72,6 +78,10 @@ export class Ledger {
   readonly ready = new Set<Outstanding>();
   /** Tasks given back to the head; the last one comes first. */
   readonly returned: Outstanding[] = [];
+  /** Tasks that wait for others with their order key. */
+  readonly blocked = new Set<Outstanding>();
+  /** Who keeps that order, if anybody. */
+  orders: OrderKeys | undefined;
   /** Tasks handed out, longest first. */
   readonly leased = new Set<Outstanding>();
   /** By the end of the lease / by due time, elapsed / by due time, wall clock. */
@@ -157,6 +167,7 @@ export class Ledger {
 
   /** Has a task that is not leased wait until another time. */
   postpone(task: Outstanding, at: number, wall: boolean, wallAt: number): void {
+    if (task.order !== 0) this.orders?.leave(task);
     this.#leave(task);
     this.#wait(task, at, wall, wallAt);
   }
@@ -194,6 +205,7 @@ export class Ledger {
   }
 
   extend(task: Outstanding, at: number): void {
+    if (task.phase === TaskPhase.Done) return;
     task.at = at;
     if (task.heapIndex < 0) this.byLease.add(task);
     else this.byLease.move(task);
@@ -208,17 +220,42 @@ export class Ledger {
 
   /** Takes a task back undone, as if it had not been handed out: to the head, or behind the ready ones. */
   giveBack(task: Outstanding, elapsedMs: number, toHead: boolean): void {
+    if (task.phase === TaskPhase.Done) return;
     this.#takeBack(task);
     task.attempt--;
     if (toHead) this.#makeReturned(task, elapsedMs);
     else this.#makeReady(task, elapsedMs);
   }
 
+  /** Nothing is left to be done for one that has ended with the group or cursor that it was for. */
   finish(task: Outstanding): void {
+    if (task.phase === TaskPhase.Done) return;
     if (task.phase !== TaskPhase.Leased) this.takenBytes += task.bytes;
     this.#leave(task);
     task.phase = TaskPhase.Done;
     this.outstanding.delete(task.offset);
+    if (task.order !== 0) this.orders?.finished(task);
+  }
+
+  /** Has a task wait that could be handed out, if it were not for others with its order key. */
+  block(task: Outstanding): void {
+    this.#leave(task);
+    task.phase = TaskPhase.Blocked;
+    this.blocked.add(task);
+  }
+
+  /** The same for one that the cursor has come to. */
+  blockFresh(task: Outstanding, elapsedMs: number): void {
+    this.outstanding.set(task.offset, task);
+    this.advance(task.offset + 1);
+    task.phase = TaskPhase.Blocked;
+    task.since = elapsedMs;
+    this.blocked.add(task);
+  }
+
+  unblock(task: Outstanding): void {
+    this.#leave(task);
+    this.#makeReady(task, task.since);
   }
 
   /** Takes a ready task out of the order, for an operation on its way to the log. */
@@ -331,6 +368,8 @@ export class Ledger {
     } else if (task.phase === TaskPhase.Leased) {
       this.leased.add(task);
       if (task.at !== Number.POSITIVE_INFINITY) this.byLease.add(task);
+    } else if (task.phase === TaskPhase.Blocked) {
+      this.blocked.add(task);
     } else {
       (task.wall ? this.byWall : this.byElapsed).add(task);
     }
@@ -377,6 +416,8 @@ export class Ledger {
     } else if (task.phase === TaskPhase.Leased) {
       this.leased.delete(task);
       if (task.heapIndex >= 0) this.byLease.remove(task);
+    } else if (task.phase === TaskPhase.Blocked) {
+      this.blocked.delete(task);
     } else {
       (task.wall ? this.byWall : this.byElapsed).remove(task);
     }
@@ -387,12 +428,14 @@ export class Ledger {
 const WALL_FLAG = 128;
 const SESSION_FLAG = 64;
 const PROGRESS_FLAG = 32;
+const ORDER_FLAG = 16;
 
 function encodeTask(output: Encoder, task: Outstanding): void {
   output.varint(task.offset);
   const session = task.at === Number.POSITIVE_INFINITY;
   const progress = task.progress === undefined ? 0 : PROGRESS_FLAG;
-  output.u8(task.phase | (task.wall ? WALL_FLAG : 0) | (session ? SESSION_FLAG : 0) | progress);
+  const order = task.order === 0 ? 0 : ORDER_FLAG;
+  output.u8(task.phase | (task.wall ? WALL_FLAG : 0) | (session ? SESSION_FLAG : 0) | progress | order);
   output.varint(task.attempt);
   output.varint(task.limit);
   output.varint(session ? 0 : Math.ceil(task.at));
@@ -404,13 +447,14 @@ function encodeTask(output: Encoder, task: Outstanding): void {
   output.varint(task.bytes);
   encodeFailures(output, task.failures);
   if (task.progress !== undefined) output.string(task.progress);
+  if (task.order !== 0) output.varint(task.order);
 }
 
 function decodeTask(ledger: Ledger, input: Decoder): Outstanding {
   const task = new Outstanding(ledger, input.varint());
   const phase = input.u8();
   task.wall = (phase & WALL_FLAG) !== 0;
-  const known = Object.values(TaskPhase).find((each) => each === (phase & ~WALL_FLAG & ~SESSION_FLAG & ~PROGRESS_FLAG));
+  const known = Object.values(TaskPhase).find((each) => each === (phase & (ORDER_FLAG - 1)));
   if (known === undefined) throw new MalformedError(`task phase ${phase} is not known`);
   task.phase = known;
   task.attempt = input.varint();
@@ -424,6 +468,7 @@ function decodeTask(ledger: Ledger, input: Decoder): Outstanding {
   task.bytes = input.varint();
   task.failures = decodeFailures(input);
   if ((phase & PROGRESS_FLAG) !== 0) task.progress = input.string();
+  if ((phase & ORDER_FLAG) !== 0) task.order = input.varint();
   return task;
 }
 

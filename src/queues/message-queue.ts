@@ -3,7 +3,9 @@ import type {
   AckOptions,
   AppendOptions,
   CommitOptions,
+  EnqueuedFlow,
   EnqueueOptions,
+  Flow,
   Input,
   LogOptions,
   LogQueue,
@@ -37,9 +39,11 @@ import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { type Change, commit } from "./commit.js";
 import { EmbeddedMember } from "./group-member.js";
+import { park } from "./input.js";
 import { KIND, kindName } from "./kinds.js";
 import { EmbeddedLog } from "./log-queue.js";
 import { configureLog, encodeConfig, type LogState } from "./log-state.js";
+import { type FlowTask, NewFlow } from "./new-flow.js";
 import { EmbeddedSource } from "./source.js";
 import { EmbeddedTasks } from "./task-queue.js";
 import { configureTasks } from "./task-settings.js";
@@ -118,6 +122,28 @@ export class EmbeddedMessageQueue implements MessageQueue {
         }
       };
       engine.park(bytes, later, reject);
+    });
+  }
+
+  flow(flow: Flow, options?: CommitOptions): Promise<EnqueuedFlow> {
+    return new Promise((resolve, reject) => {
+      const engine = this.#engine;
+      engine.checkOpen();
+      const given = engine.durability(resolveCommitOptions(options).durability);
+      const all: FlowTask[] = [];
+      const queues = new Map<FlowTask, EmbeddedTasks>();
+      const root = readFlow(engine, flow, all, queues, []);
+      const change = new NewFlow(engine, all);
+      const told = (task: FlowTask): EnqueuedFlow => ({
+        task: queues.get(task)!.enqueuedTask(change.idOf(task)),
+        children: task.children.map(told),
+      });
+      const run = () => {
+        const durability = change.openLanes() ? "sync" : given;
+        commit(engine, [change], durability, () => resolve(told(root)), reject);
+      };
+      if (engine.stalled) park(engine, change.bulkBytes, [], run, reject);
+      else run();
     });
   }
 
@@ -274,6 +300,37 @@ export class EmbeddedMessageQueue implements MessageQueue {
       });
     });
   }
+}
+
+const FLOW_TASKS_MAX = 1000;
+const FLOW_DEPTH_MAX = 32;
+
+/** Reads a flow, and adds its tasks to those that there are, parents after their children. */
+function readFlow(
+  engine: Engine,
+  flow: Flow,
+  all: FlowTask[],
+  queues: Map<FlowTask, EmbeddedTasks>,
+  above: readonly Flow[],
+): FlowTask {
+  if (typeof flow !== "object" || flow === null) {
+    throw new VarveError("ERR_ARGUMENT", `a flow is { queue, input, options?, children? }; got ${show(flow)}`);
+  }
+  if (above.includes(flow))
+    throw new VarveError("ERR_ARGUMENT", "a flow must not contain itself: it would never be done");
+  if (above.length >= FLOW_DEPTH_MAX) {
+    throw new VarveError("ERR_ARGUMENT", `a flow may have ${FLOW_DEPTH_MAX} levels`);
+  }
+  const { queue, input, options, children = [] } = flow;
+  if (!Array.isArray(children))
+    throw new VarveError("ERR_ARGUMENT", "the children of a flow must be an array of flows");
+  const tasks: EmbeddedTasks = embedded(queue, EmbeddedTasks);
+  const read = children.map((child) => readFlow(engine, child, all, queues, [...above, flow]));
+  if (all.length >= FLOW_TASKS_MAX) throw new VarveError("ERR_ARGUMENT", `a flow may have ${FLOW_TASKS_MAX} tasks`);
+  const task = tasks.flowTask(engine, input, options, read);
+  all.push(task);
+  queues.set(task, tasks);
+  return task;
 }
 
 /** Kind, lengths and stream ids of an operation that makes a queue. */

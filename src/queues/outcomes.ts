@@ -225,11 +225,10 @@ export class Outcomes {
 
   // ----------------------------------------------------------------------------------------------------------- on disk
 
+  /** All but `Redriven`, which concerns other parts of the queue as well. */
   replay(code: number, input: Decoder, time: LogTime): void {
     if (code === OutcomeOp.Result) this.#kept(input.string(), input.varint(), input.varint(), time);
-    else if (code === OutcomeOp.Progress)
-      this.progressed({ lane: input.varint(), offset: input.varint() }, input.string());
-    else this.redriven(decodeRedriven(input));
+    else this.progressed({ lane: input.varint(), offset: input.varint() }, input.string());
   }
 
   encode(output: Encoder): void {

@@ -110,6 +110,7 @@ const repairer: QueueRepairer = {
       case ConsumerOp.Extend:
       case ConsumerOp.Release:
       case ConsumerOp.GiveBack:
+      case ConsumerOp.Block: // such tasks are met again
       case TaskOp.Clear: // which keeps what is leased, and that is not known any more
         return false;
       case ConsumerOp.Ack: {
@@ -176,7 +177,10 @@ const repairer: QueueRepairer = {
       }
       dead.exhume([]);
     }
-    if (state instanceof TaskState) state.outcomes.retain();
+    if (state instanceof TaskState) {
+      state.outcomes.retain();
+      state.flows.dissolve();
+    }
     if (!(state instanceof LogState)) return;
     for (const group of state.groups.values()) {
       if (group.type === GroupType.exclusive) group.commit(state.stream.head, group.activeMs);

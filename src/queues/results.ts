@@ -91,8 +91,8 @@ export class ResultTable {
   }
 }
 
-/** How a task left its queue. */
-export type Ending = "done" | "dead" | "cancelled" | "purged" | "expired" | "dropped" | "moved";
+/** How a task left its queue; "late": its time was over, and it is a dead letter. */
+export type Ending = "done" | "dead" | "cancelled" | "purged" | "expired" | "late" | "dropped" | "moved";
 
 /** Someone who waits until a task has ended. */
 export interface ResultWaiter {

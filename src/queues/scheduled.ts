@@ -17,7 +17,16 @@ import { BATCH_HEADER_BYTES, recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import { StreamReader } from "../storage/stream-reader.js";
-import { type Block, decodeEntries, ENTRIES_MAX, LEAD_MS, type Outgoing, Wheel, WheelClock } from "./timetable.js";
+import {
+  type Block,
+  decodeEntries,
+  ENTRIES_MAX,
+  LEAD_MS,
+  type Outgoing,
+  type TimetableEntry,
+  Wheel,
+  WheelClock,
+} from "./timetable.js";
 
 /** On disk: append, never renumber. */
 export const ScheduledOp = {
@@ -409,6 +418,35 @@ export class Scheduled {
     return this.has(lane, offset) ? "memory" : undefined;
   }
 
+  /** Shows every task of a lane with an offset from one on, perhaps twice, and how long it has to wait. */
+  async visit(lane: number, from: number, see: (offset: number, dueInMs: number) => void): Promise<void> {
+    const engine = this.#engine!;
+    const wheels = this.#lanes.get(lane);
+    if (wheels === undefined) return;
+    for (const clock of [WheelClock.Elapsed, WheelClock.Wall]) {
+      const wheel = wheels[clock];
+      const dueIn = (due: number) => due - this.#now(clock, engine.elapsedMs(), engine.clock.wallMs());
+      const seen = new Set<Block>();
+      // Blocks that go out while others are read hold what was in memory; memory comes last.
+      for (let next = nextBlock(wheel, seen, from); next !== undefined; next = nextBlock(wheel, seen, from)) {
+        seen.add(next);
+        let entries: TimetableEntry[];
+        try {
+          entries = decodeEntries(await this.#read(next));
+        } catch (error) {
+          // It has come back, and its record was given up.
+          if (wheel.block(next.offset) !== next) continue;
+          throw error;
+        }
+        if (wheel.block(next.offset) !== next) continue;
+        for (const { offset, due } of entries) {
+          if (offset >= from && next.struck?.has(offset) !== true) see(offset, dueIn(due));
+        }
+      }
+      for (const { offset, due } of wheel.entries()) if (offset >= from) see(offset, dueIn(due));
+    }
+  }
+
   // --------------------------------------------------------------------------------------------------- blocks out and in
 
   #spillAll(): void {
@@ -514,6 +552,11 @@ export class Scheduled {
       await reader.load();
     }
   }
+}
+
+function nextBlock(wheel: Wheel, seen: ReadonlySet<Block>, from: number): Block | undefined {
+  for (const block of wheel.blocks()) if (block.highest >= from && !seen.has(block)) return block;
+  return undefined;
 }
 
 function blockBytes({ bytes }: Outgoing): number {

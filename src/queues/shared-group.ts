@@ -62,6 +62,10 @@ export class SharedGroupState implements ConsumerHost {
     return this.#log.id;
   }
 
+  get gone(): Error | undefined {
+    return this.ended;
+  }
+
   get #title(): string {
     return `${this.#log.name} (group ${this.name})`;
   }

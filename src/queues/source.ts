@@ -39,6 +39,7 @@ import { type Change, commit, foreignQueue } from "./commit.js";
 import { type Consumer, giveUp, RELEASE_BYTES_MAX, SETTLE_BYTES_MAX } from "./consumer.js";
 import { EmbeddedDeadLetters } from "./dead-letters.js";
 import type { Peeker, Receiver } from "./delivery.js";
+import { CHILD_DONE_BYTES_MAX } from "./flows.js";
 import { checkBatch } from "./input.js";
 import type { Outstanding } from "./ledger.js";
 import { onAbort } from "./signals.js";
@@ -222,7 +223,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     return {
       bulkBytes: 0,
       records: 0,
-      metaBytes: SETTLE_BYTES_MAX,
+      metaBytes: SETTLE_BYTES_MAX + CHILD_DONE_BYTES_MAX,
       settles: true,
       reserve: () => {
         task = this.consumer.claimLease(token);
@@ -257,7 +258,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       metaBytes: RELEASE_BYTES_MAX,
       settles: true,
       reserve: () => {
-        if (letter !== undefined) consumer.host.openDead(consumer);
+        if (letter !== undefined) consumer.openDead();
         task = consumer.claimLease(token);
       },
       release: () => {
@@ -452,8 +453,8 @@ function isToken(ref: TaskRef | TaskToken): ref is TaskToken {
 }
 
 function peeked<O>(task: LeasedTask, payload: O): PeekedTask<O> {
-  const { id, attempt, timestamp, priority, expiresAt, key, headers } = task;
-  return { id, attempt, timestamp, priority, expiresAt, key, headers, payload };
+  const { id, attempt, timestamp, priority, orderKey, expiresAt, key, headers } = task;
+  return { id, attempt, timestamp, priority, orderKey, expiresAt, key, headers, payload };
 }
 
 function causeOf(dead: boolean): DeathCause {

@@ -6,7 +6,7 @@
  *   Reschedule   lane, offset, place, delay, wall      waits for that time
  *
  *   place        0: outstanding   1: waits for its time, in memory   2, clock, block: in that block   3: not reached by the
- *                cursor
+ *                cursor   4: waits for its children
  */
 
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
@@ -15,8 +15,8 @@ import type { RecordParts } from "../storage/batch.js";
 import { type Decoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Lane } from "./lane.js";
 import { TaskPhase } from "./ledger.js";
-import type { DueTerms } from "./scheduled.js";
 import { placeOf } from "./outcomes.js";
+import type { DueTerms } from "./scheduled.js";
 import { encodeTaskAttributes, isSetAside, NO_ATTRIBUTES } from "./task-record.js";
 import type { TaskState } from "./task-state.js";
 import { WheelClock } from "./timetable.js";
@@ -29,10 +29,10 @@ export function isTaskChangeOp(code: number): boolean {
 }
 
 /** On disk: append, never renumber. */
-const Kind = { Outstanding: 0, InMemory: 1, InBlock: 2, Fresh: 3 } as const;
+const Kind = { Outstanding: 0, InMemory: 1, InBlock: 2, Fresh: 3, Parent: 4 } as const;
 
 type Place =
-  | { readonly kind: typeof Kind.Outstanding | typeof Kind.InMemory | typeof Kind.Fresh }
+  | { readonly kind: typeof Kind.Outstanding | typeof Kind.InMemory | typeof Kind.Fresh | typeof Kind.Parent }
   | { readonly kind: typeof Kind.InBlock; readonly clock: WheelClock; readonly block: number };
 
 const CHANGE_BYTES_MAX = OPERATION_HEADER_BYTES + 7 * VARINT_BYTES_MAX;
@@ -40,17 +40,18 @@ const CHANGE_BYTES_MAX = OPERATION_HEADER_BYTES + 7 * VARINT_BYTES_MAX;
 /** Stores in a task's record what its queue is told about it. */
 export function applyTerms(
   parts: RecordParts,
-  { maxAttempts, ttlMs, expiresAtMs }: TaskTerms,
+  { maxAttempts, ttlMs, expiresAtMs, orderKey }: TaskTerms,
   wallMs: number,
   setAside: boolean,
 ): void {
-  if (maxAttempts === undefined && ttlMs === undefined && expiresAtMs === undefined && !setAside) return;
+  const isPlain = maxAttempts === undefined && ttlMs === undefined && expiresAtMs === undefined;
+  if (isPlain && orderKey === undefined && !setAside) return;
   const limit = maxAttempts === undefined ? 0 : maxAttempts + 1;
   let expiresAt = 0;
   if (ttlMs !== undefined) expiresAt = wallMs + ttlMs;
   // 0 says that there is none; nothing else was ever due in 1970.
   else if (expiresAtMs !== undefined) expiresAt = Math.max(1, expiresAtMs);
-  parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside });
+  parts.attributes = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit, expiresAt, setAside, orderKey });
 }
 
 /** What `enqueue` and its relatives settle about how often and how long a task may run. */
@@ -58,6 +59,7 @@ export interface TaskTerms {
   readonly maxAttempts?: number | undefined;
   readonly ttlMs?: number | undefined;
   readonly expiresAtMs?: number | undefined;
+  readonly orderKey?: string | undefined;
 }
 
 /** The lane and offset of the task with an id; undefined when it is none of this queue's. */
@@ -83,9 +85,12 @@ export async function changeTask(
   const named = placeOfId(state, id);
   if (named === undefined) return false;
   const { lane, offset } = named;
+  // A task on its way to being blocked is not where it was any more.
+  if (state.orders.isBusy) engine.flush();
   for (;;) {
     const place = await findUntaken(state, lane, offset);
-    if (place === undefined) return false;
+    // What waits for its children has no time of its own.
+    if (place === undefined || (place.kind === Kind.Parent && due !== undefined)) return false;
     const bytes = due === undefined ? await payloadBytesAt(lane, offset) : 0;
     // What is staged already may concern this task, and what is staged now is applied before anything else can.
     engine.flush();
@@ -122,6 +127,7 @@ export async function findUntaken(state: TaskState, lane: Lane, offset: number):
   if (task !== undefined) {
     return task.phase === TaskPhase.Leased || task.reserved ? undefined : { kind: Kind.Outstanding };
   }
+  if (state.flows.isWaiting(lane.number, offset)) return { kind: Kind.Parent };
   const found = await state.scheduled.find(lane.number, offset);
   if (found === "memory") return { kind: Kind.InMemory };
   if (found !== undefined) return { kind: Kind.InBlock, ...found };
@@ -154,6 +160,7 @@ function stillThere(state: TaskState, lane: Lane, offset: number, place: Place):
   const task = lane.ledger.outstanding.get(offset);
   if (place.kind === Kind.Outstanding) return task !== undefined && task.phase !== TaskPhase.Leased && !task.reserved;
   if (task !== undefined) return false;
+  if (place.kind === Kind.Parent) return state.flows.isWaiting(lane.number, offset);
   if (place.kind === Kind.InMemory) return state.scheduled.has(lane.number, offset);
   if (place.kind === Kind.InBlock) return state.scheduled.holds(lane.number, place.clock, place.block, offset);
   return isAhead(lane, offset);
@@ -175,20 +182,21 @@ function apply(
     if (task.bytes === 0) task.bytes = bytes;
     if (due === undefined) {
       ledger.finish(task);
-      state.outcomes.ended(lane.number, offset, "cancelled");
+      state.left(lane.number, offset, "cancelled");
     } else if (due.wallMs > 0) ledger.postpone(task, due.wallMs, true, due.wallMs);
     else ledger.postpone(task, time.elapsedMs + due.delayMs, false, time.wallMs + due.delayMs);
     return;
   }
   let gone = true;
   if (place.kind === Kind.InMemory) gone = state.scheduled.remove(lane.number, offset);
+  else if (place.kind === Kind.Parent) gone = state.flows.cancelled(lane.number, offset);
   else if (place.kind === Kind.InBlock) gone = state.scheduled.strike(lane.number, place.clock, place.block, offset);
   if (!gone) throw new MalformedError(`task ${offset} of queue ${state.name} does not wait for its time`);
   if (place.kind === Kind.Fresh) ledger.ahead.add(offset);
   if (due !== undefined) state.scheduled.schedule(lane.number, offset, 1, due, time);
   else {
     ledger.takenBytes += bytes;
-    state.outcomes.ended(lane.number, offset, "cancelled");
+    state.left(lane.number, offset, "cancelled");
   }
 }
 
@@ -202,7 +210,7 @@ export function replayTaskChange(state: TaskState, code: number, input: Decoder,
     if (clock !== WheelClock.Elapsed && clock !== WheelClock.Wall)
       throw new MalformedError(`clock ${clock} is not known`);
     place = { kind, clock, block: input.varint() };
-  } else if (kind === Kind.Outstanding || kind === Kind.InMemory || kind === Kind.Fresh) {
+  } else if (kind === Kind.Outstanding || kind === Kind.InMemory || kind === Kind.Fresh || kind === Kind.Parent) {
     place = { kind };
   } else {
     throw new MalformedError(`place ${kind} of a task is not known`);

@@ -9,6 +9,7 @@ import { recordBytesMax } from "../storage/batch.js";
 import type { Change } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
+import { CHILD_DONE_BYTES_MAX } from "./flows.js";
 import { type Outstanding, TaskPhase } from "./ledger.js";
 import { RESULT_META_BYTES_MAX, resultParts } from "./outcomes.js";
 import type { Ending, ResultWaiter } from "./results.js";
@@ -51,7 +52,7 @@ export function ackWithResult(state: TaskState, token: TaskToken, json: string):
   return {
     bulkBytes: recordBytesMax(parts),
     records: 1,
-    metaBytes: SETTLE_BYTES_MAX + RESULT_META_BYTES_MAX,
+    metaBytes: SETTLE_BYTES_MAX + RESULT_META_BYTES_MAX + CHILD_DONE_BYTES_MAX,
     settles: false,
     reserve() {
       task = consumer.claimLease(token);
@@ -107,10 +108,11 @@ async function standingOf({ engine, state }: Inquiry, id: string): Promise<TaskS
     const { outstanding } = lane.ledger;
     const task = outstanding.get(offset);
     if (task !== undefined) return statusOfOutstanding(task);
+    if (state.flows.isWaiting(lane.number, offset)) return status("blocked");
     const place = await findUntaken(state, lane, offset);
     if (engine.failure === undefined) engine.flush();
     // It has been taken meanwhile, or its time has come.
-    if (outstanding.has(offset)) continue;
+    if (outstanding.has(offset) || state.flows.isWaiting(lane.number, offset)) continue;
     if (place === undefined) return undefined;
     return status(isFresh(place) ? "ready" : "scheduled");
   }
@@ -125,6 +127,7 @@ const STATES: Record<number, TaskStatus["state"]> = {
   [TaskPhase.Waiting]: "scheduled",
   [TaskPhase.Ready]: "ready",
   [TaskPhase.Returned]: "ready",
+  [TaskPhase.Blocked]: "blocked",
 };
 
 function status(state: TaskStatus["state"], attempt = 0, progress?: unknown, result?: unknown): TaskStatus {
@@ -162,7 +165,7 @@ export async function resultOf(inquiry: Inquiry, id: string, options: ResultOpti
       const kept = state.outcomes.find(id);
       return kept && (await state.outcomes.read(kept));
     }
-    if (how === "dead") {
+    if (how === "dead" || how === "late") {
       const reason = (await dead.find(id))?.reason ?? "its dead letter is gone already";
       throw new VarveError("ERR_TASK_DEAD", `task ${id} of ${state.name} is dead: ${reason}`, {
         details: { ...names, reason },
@@ -176,7 +179,7 @@ export async function resultOf(inquiry: Inquiry, id: string, options: ResultOpti
   }
 }
 
-const ENDED: Record<Exclude<Ending, "done" | "dead">, string> = {
+const ENDED: Record<Exclude<Ending, "done" | "dead" | "late">, string> = {
   cancelled: "was cancelled.",
   purged: "was removed by a purge.",
   expired: "was not delivered before its time was over.",

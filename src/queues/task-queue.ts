@@ -9,7 +9,10 @@ import type {
   EnqueueBatchOptions,
   Enqueued,
   EnqueueOptions,
+  FlowTaskOptions,
   Input,
+  ListedTask,
+  ListOptions,
   ResultOptions,
   ScheduledTaskOptions,
   ScheduleInfo,
@@ -36,6 +39,7 @@ import {
   resolveCursorOptions,
   resolveEnqueueBatchOptions,
   resolveEnqueueOptions,
+  resolveFlowTaskOptions,
   resolveScheduledTaskOptions,
   resolveTaskSettings,
   resolveTransactionEnqueueOptions,
@@ -49,12 +53,14 @@ import { type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
 import { checkBatch, detach, InputReader, park } from "./input.js";
+import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
 import type { DueTerms } from "./scheduled.js";
 import { EmbeddedSource } from "./source.js";
 import { applyTerms, changeTask } from "./task-changes.js";
 import { EmbeddedCursor } from "./task-cursor.js";
+import { listTasks } from "./task-list.js";
 import { ackWithResult, EnqueuedTask, type Inquiry, resultOf, statusOf } from "./task-outcomes.js";
 import { configureTasks, purgeTasks } from "./task-settings.js";
 import type { TaskState } from "./task-state.js";
@@ -377,6 +383,11 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     });
   }
 
+  async list(options: ListOptions): Promise<ListedTask<O>[]> {
+    this.checkOpen();
+    return await this.engine.finishing(listTasks(this.engine, this.#state, this.codec, options));
+  }
+
   async status(id: string): Promise<TaskStatus> {
     this.checkOpen();
     return await statusOf(this.#inquiry, id);
@@ -409,6 +420,37 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     // A transaction waits for nobody.
     this.#state.room.require();
     return new NewTasks(engine, this.#state, [parts], resolved.priority, due, [resolved.dedupeKey]);
+  }
+
+  /** One task of a flow. */
+  flowTask(
+    engine: Engine,
+    input: Input<I>,
+    options: FlowTaskOptions | undefined,
+    children: readonly FlowTask[],
+  ): FlowTask {
+    if (engine !== this.engine) throw foreignQueue(this.name);
+    this.checkOpen();
+    const resolved = resolveFlowTaskOptions(options);
+    const parts = this.#input.read(input, resolved.key, resolved.headers);
+    detach([parts]);
+    const due = this.#dueOf(resolved);
+    if (due !== undefined && children.length > 0) {
+      throw new VarveError(
+        "ERR_OPTION",
+        "a task with children is due when they are done: it takes neither delay nor at",
+        {
+          details: { option: resolved.atMs === undefined ? "delay" : "at" },
+        },
+      );
+    }
+    applyTerms(parts, resolved, engine.clock.wallMs(), due !== undefined || children.length > 0);
+    return { state: this.#state, parts, priority: resolved.priority, due, children };
+  }
+
+  /** The task as its caller knows it. */
+  enqueuedTask(id: string): Enqueued {
+    return new EnqueuedTask(this, id, true);
   }
 
   // --------------------------------------------------------------------------------------------------------- private

@@ -9,7 +9,7 @@ import { decodeFailures, encodeFailures, FAILURES_MAX, type Outstanding } from "
 import type { LeasedTask } from "./task-token.js";
 
 /** On disk: append, never renumber. */
-const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5, Expires: 6, SetAside: 7 } as const;
+const Tag = { Limit: 1, Failures: 2, Death: 3, Origin: 4, Lane: 5, Expires: 6, SetAside: 7, OrderKey: 8 } as const;
 
 /** How a task died. */
 export interface Death {
@@ -38,6 +38,8 @@ export interface TaskAttributes {
   expiresAt: number;
   /** The cursor passes it: it waits for its time elsewhere. */
   setAside: boolean;
+  /** Tasks with the same one are worked on in order. */
+  orderKey: string | undefined;
 }
 
 export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undefined {
@@ -81,6 +83,10 @@ export function encodeTaskAttributes(attributes: TaskAttributes): Buffer | undef
     value.varint(attributes.expiresAt);
     put(Tag.Expires);
   }
+  if (attributes.orderKey !== undefined) {
+    value.string(attributes.orderKey);
+    put(Tag.OrderKey);
+  }
   return output.position === 0 ? undefined : output.view();
 }
 
@@ -92,6 +98,7 @@ export const NO_ATTRIBUTES: TaskAttributes = Object.freeze({
   lane: 0,
   expiresAt: 0,
   setAside: false,
+  orderKey: undefined,
 });
 
 /** Whether attributes say that the task waits for its time elsewhere, without reading the others. */
@@ -136,6 +143,8 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
       attributes.expiresAt = value.varint();
     } else if (tag === Tag.SetAside) {
       attributes.setAside = true;
+    } else if (tag === Tag.OrderKey) {
+      attributes.orderKey = value.string();
     } else {
       throw new MalformedError(`task attribute ${tag} is not known`);
     }
@@ -143,7 +152,7 @@ export function decodeTaskAttributes(bytes: Buffer | undefined): TaskAttributes 
   return attributes;
 }
 
-export type DeathCause = "attempts exhausted" | "discarded" | "expired";
+export type DeathCause = "attempts exhausted" | "discarded" | "expired" | "a child is gone";
 
 /** The dead letter of a task that has failed for the last time. */
 export function letterOf(
@@ -184,10 +193,10 @@ export function letterOf(
 
 /** The same for a task whose receiver has its record, when it is done already. */
 export function takenLetter(task: LeasedTask, error: string, wallMs: number): RecordParts {
-  const { id, attempt, timestamp, key, headers, payload } = task;
+  const { id, attempt, timestamp, orderKey, key, headers, payload } = task;
   const death = { id, enqueuedAt: timestamp, diedAt: wallMs, attempts: attempt, reason: `discarded: ${error}` };
   const failures = [{ attempt, at: wallMs, error }];
-  const attributes = { ...NO_ATTRIBUTES, failures, death, lane: task.lane };
+  const attributes = { ...NO_ATTRIBUTES, failures, death, lane: task.lane, orderKey };
   return { payload: payload as Buffer, key, headers, attributes: encodeTaskAttributes(attributes) };
 }
 

@@ -23,6 +23,9 @@ interface Waiting {
 export class TaskRoom {
   readonly #state: TaskState;
   readonly #waiting: Waiting[] = [];
+  /** Tasks that will come from another queue, and are not staged yet; and their payload bytes. */
+  #promised = 0;
+  #promisedBytes = 0;
 
   constructor(state: TaskState) {
     this.#state = state;
@@ -55,13 +58,35 @@ export class TaskRoom {
     if (this.#state.config.limits.whenFull !== "drop-oldest" && this.isFull) throw this.#full("");
   }
 
+  /**
+   * Keeps room for a task that moves here from another queue.
+   * @param mayDrop whether the oldest tasks can make way for it now
+   * @returns what ends that when the task has been staged, or never will be; undefined if it has no room here
+   */
+  promise(engine: Engine, bytes: number, mayDrop: boolean): (() => void) | undefined {
+    const { maxMessageBytes, whenFull } = this.#state.config.limits;
+    if (maxMessageBytes > 0 && bytes > maxMessageBytes) return undefined;
+    if (whenFull === "drop-oldest") {
+      if (mayDrop) this.#drop(engine);
+    } else if (this.isFull) {
+      return undefined;
+    }
+    this.#promised++;
+    this.#promisedBytes += bytes;
+    return () => {
+      this.#promised--;
+      this.#promisedBytes -= bytes;
+    };
+  }
+
   get isWaitedFor(): boolean {
     return this.#waiting.length > 0;
   }
 
   get isFull(): boolean {
     const { maxCount, maxBytes } = this.#state.config.limits;
-    return (maxCount > 0 && this.#count >= maxCount) || (maxBytes > 0 && this.#state.waitingBytes >= maxBytes);
+    if (maxCount > 0 && this.#count >= maxCount) return true;
+    return maxBytes > 0 && this.#state.waitingBytes + this.#promisedBytes >= maxBytes;
   }
 
   /** Lets those in who wait, as far as there is room now. */
@@ -85,7 +110,7 @@ export class TaskRoom {
     const { count, consumer } = this.#state;
     let staged = 0;
     for (const { stream } of consumer.lanes) staged += stream.staged - stream.next;
-    return count - consumer.leased + staged;
+    return count - consumer.leased + staged + this.#promised;
   }
 
   /** Takes the oldest tasks away until there is room, as far as they are in memory. */

@@ -51,7 +51,7 @@ export function purgeTasks(engine: Engine, state: TaskState, durability: Durabil
         for (const lane of lanes) lane.clear(lane.stream.staged);
         state.scheduled.clear();
         state.cursors.purged();
-        state.outcomes.purged(new Map(lanes.map(({ number, stream }) => [number, stream.staged])));
+        state.purged(new Map(lanes.map(({ number, stream }) => [number, stream.staged])));
         state.handedOut();
       },
       settle: () => resolve(purged),

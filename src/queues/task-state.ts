@@ -23,10 +23,13 @@ import type { Stream } from "../storage/stream.js";
 import type { Change } from "./commit.js";
 import { Consumer, type ConsumerHost, isConsumerOp, type Redriving, type Successor } from "./consumer.js";
 import { DedupeTable } from "./dedupe.js";
+import { Flows, isFlowOp } from "./flows.js";
 import { Lane } from "./lane.js";
 import { Ledger, type Outstanding } from "./ledger.js";
 import { NewTasks, OP_DEDUPE } from "./new-tasks.js";
-import { isOutcomeOp, Outcomes, RESULTS_FOLDER, redrivenBytesMax } from "./outcomes.js";
+import { OrderKeys } from "./order.js";
+import { decodeRedriven, isOutcomeOp, OutcomeOp, Outcomes, RESULTS_FOLDER, redrivenBytesMax } from "./outcomes.js";
+import { Pace } from "./pace.js";
 import { isRecurringOp, Recurrence, type RecurringHost } from "./recurrence.js";
 import { RecurringTable, type Template } from "./recurring.js";
 import type { Ending } from "./results.js";
@@ -62,11 +65,17 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   readonly tasks: Stream;
   readonly deadTasks: Stream;
   readonly consumer: Consumer;
+  readonly orders = new OrderKeys(() => this.config);
+  readonly #pace = new Pace(
+    () => this.config,
+    () => this.consumer.leased,
+  );
   readonly scheduled: Scheduled;
   dedupe = new DedupeTable();
   recurrence: Recurrence;
   readonly cursors: TaskCursors;
   readonly outcomes = new Outcomes(this);
+  readonly flows = new Flows(this);
   config: TaskConfig;
   readonly room = new TaskRoom(this);
   readonly #admit = () => this.room.admit();
@@ -113,6 +122,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     state.recurrence = new Recurrence(state, RecurringTable.decode(input));
     state.cursors.decode(input);
     state.outcomes.decode(input);
+    state.flows.decode(input);
+    state.#pace.decode(input);
     return state;
   }
 
@@ -125,6 +136,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.recurrence.attach(engine);
     this.cursors.attach(engine);
     this.outcomes.attach(engine);
+    this.flows.attach(engine);
   }
 
   /** The ledger of the tasks of priority 0. */
@@ -143,8 +155,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   }
 
   get count(): number {
-    const { ready, waiting, leased } = this.consumer;
-    return ready + waiting + leased + this.scheduled.size;
+    const { ready, waiting, leased, blocked } = this.consumer;
+    return ready + waiting + leased + blocked + this.scheduled.size + this.flows.parentCount;
   }
 
   encode(output: Encoder): void {
@@ -162,6 +174,8 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.recurrence.table.encode(output);
     this.cursors.encode(output);
     this.outcomes.encode(output);
+    this.flows.encode(output);
+    this.#pace.encode(output);
   }
 
   addStream(stream: Stream): void {
@@ -179,7 +193,12 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const lane = this.consumer.lanes.find((each) => each.stream === stream);
     if (lane === undefined) return stream.head;
     const { ledger, number } = lane;
-    return Math.min(ledger.lowest, this.scheduled.lowest(number), this.cursors.lowest(number));
+    return Math.min(
+      ledger.lowest,
+      this.scheduled.lowest(number),
+      this.cursors.lowest(number),
+      this.flows.lowest(number),
+    );
   }
 
   upkeep(rewriter: Rewriter): Promise<void> | undefined {
@@ -208,6 +227,10 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       consumer?.replay(code, input, time);
     } else if (isCursorOp(code)) {
       this.cursors.replay(code, input);
+    } else if (isFlowOp(code)) {
+      this.flows.replay(code, input, time);
+    } else if (code === OutcomeOp.Redriven) {
+      this.redriving.applied(decodeRedriven(input));
     } else if (isOutcomeOp(code)) {
       this.outcomes.replay(code, input, time);
     } else if (isScheduledOp(code)) {
@@ -223,12 +246,13 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       }
     } else if (code === TaskOp.Configure) {
       this.config = parseConfig(input.string());
+      this.orders.settle();
     } else if (code === TaskOp.Clear) {
       const bounds = new Map(Array.from({ length: input.varint() }, () => [input.varint(), input.varint()]));
       for (const [lane, offset] of bounds) this.consumer.lane(lane).clear(offset);
       this.scheduled.clear();
       this.cursors.purged();
-      this.outcomes.purged(bounds);
+      this.purged(bounds);
     } else {
       throw new MalformedError(`operation ${code} of a task queue is not known`);
     }
@@ -249,21 +273,55 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   }
 
   get isWatching(): boolean {
-    return this.outcomes.isWatching;
+    return this.outcomes.isWatching || this.flows.linkCount > 0;
   }
 
   taskEnded({ ledger, offset }: Outstanding, how: Ending): void {
-    this.outcomes.ended(ledger.lane, offset, how);
+    this.left(ledger.lane, offset, how);
+  }
+
+  /** A task has left the queue, in life or in replay. */
+  left(lane: number, offset: number, how: Ending): void {
+    this.flows.ended(lane, offset, how);
+    this.outcomes.ended(lane, offset, how);
+  }
+
+  /** Everything below these offsets has left the queue, but for what is leased. */
+  purged(bounds: ReadonlyMap<number, number>): void {
+    this.flows.purged(bounds);
+    this.outcomes.purged(bounds);
+  }
+
+  /** The flows of a task queue of the directory; undefined when it is gone. */
+  flowsOf(queueId: number): Flows | undefined {
+    if (queueId === this.id) return this.ended === undefined ? this.flows : undefined;
+    const entry = this.#engine.catalog.byId(queueId);
+    if (entry === undefined || entry.damaged !== undefined) return undefined;
+    const state = this.#engine.catalog.load(entry) as TaskState;
+    state.attach(this.#engine);
+    return state.flows;
   }
 
   readonly redriving: Redriving = {
     bytesMax: redrivenBytesMax,
     stage: (tasks) => this.outcomes.stageRedriven(tasks),
-    applied: (tasks) => this.outcomes.redriven(tasks),
+    applied: (tasks) => {
+      this.outcomes.redriven(tasks);
+      this.flows.redriven(tasks);
+    },
   };
 
   get paused(): boolean {
     return this.config.paused;
+  }
+
+  get pace(): Pace | undefined {
+    const { concurrency, rate } = this.config;
+    return concurrency > 0 || rate.limit > 0 ? this.#pace : undefined;
+  }
+
+  get ageingMs(): number {
+    return this.config.ageingMs;
   }
 
   get rules(): TaskConfig {
@@ -292,18 +350,23 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const { onExpire } = this.config;
     if (onExpire === "discard") return undefined;
     const heir = onExpire === "dead" ? undefined : this.#queueNamed(onExpire.moveTo);
-    if (heir === undefined) {
+    const bytes = record.end - record.payloadStart;
+    // Tasks that make way may meet others whose time is over: those must not come back here while this goes on.
+    const mayDrop = typeof heir?.config.onExpire !== "object";
+    const decided = heir?.room.promise(this.#engine, bytes, mayDrop);
+    if (heir === undefined || decided === undefined) {
       const { wallMs } = this.#engine.time();
       const parts = letterOf(task, record, attributes, "its time was over before it was delivered", "expired", wallMs);
       return { stream: consumer.dead.stream!, parts, applied() {} };
     }
-    const kept = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit: attributes.limit });
+    const kept = encodeTaskAttributes({ ...NO_ATTRIBUTES, limit: attributes.limit, orderKey: attributes.orderKey });
     const parts = { payload: record.payload(), key: record.key(), headers: record.headers(), attributes: kept };
-    return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake() };
+    return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake(), decided };
   }
 
   configured(config: TaskConfig): void {
     this.config = config;
+    this.orders.settle();
     this.consumer.arm();
     this.consumer.delivery.wake();
     this.handedOut();
@@ -333,10 +396,12 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   #addLane(stream: Stream, ledger: Ledger): void {
     const lane = new Lane(this.name, stream, ledger);
+    ledger.orders = this.orders;
+    this.orders.restore(ledger);
     const { number } = lane;
     stream.isNeeded = (from, to) => {
       if (ledger.hasUndone(from, to) || this.scheduled.mayHold(number, from, to)) return true;
-      return this.cursors.holds(number, from, to);
+      return this.cursors.holds(number, from, to) || this.flows.mayHold(number, from, to);
     };
     lane.scheduled = this.scheduled;
     this.consumer.addLane(lane);
@@ -388,14 +453,18 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     const dues: number[] = [];
     const dueIn = this.scheduled.dueIn(elapsed, wall);
     if (dueIn !== undefined) dues.push(dueIn);
+    const { redriven, ...since } = consumer.counts;
+    let added = 0;
     let due = 0;
     let bytes = deadTasks.bytes + (this.#later?.bytes ?? 0) + (this.outcomes.stream?.bytes ?? 0);
-    for (const { ledger, stream } of consumer.lanes) {
+    for (const lane of consumer.lanes) {
+      const { ledger, stream } = lane;
       const [longest] = ledger.leased;
       if (longest !== undefined) heldSince = Math.min(heldSince, longest.since);
       if (ledger.byElapsed.first !== undefined) dues.push(ledger.byElapsed.first.at - elapsed);
       if (ledger.byWall.first !== undefined) dues.push(ledger.byWall.first.at - wall);
       bytes += stream.bytes;
+      added += lane.added;
       due += this.scheduled.due(ledger.lane, elapsed, wall);
     }
     const dead = consumer.dead.count;
@@ -406,6 +475,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       ready: ready + due,
       scheduled: waiting + this.scheduled.size - due,
       leased,
+      blocked: consumer.blocked + this.flows.parentCount,
       dead,
       paused: this.config.paused,
       bytesReady: this.waitingBytes,
@@ -414,6 +484,9 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       oldestDeadAge: dead === 0 ? 0 : Math.max(0, wall - deadTasks.timestampAt(deadTasks.head)),
       waiters: consumer.delivery.waiters,
       bytes,
+      enqueued: added - redriven,
+      ...since,
+      expired: consumer.delivery.swept,
     };
     let oldestReadyAge = 0;
     for (const lane of consumer.lanes)
@@ -423,16 +496,12 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   /** How long the oldest task of a lane that could be delivered has been ready; 0 when there is none. */
   async #oldestAge(lane: Lane, elapsed: number, wall: number): Promise<number> {
-    const { ledger, stream } = lane;
+    const { ledger } = lane;
     let age = 0;
     const [again] = ledger.ready;
     if (again !== undefined) age = elapsed - again.since;
     for (const { since } of ledger.returned) age = Math.max(age, elapsed - since);
-    if (lane.fresh > 0) {
-      let offset = stream.skipGaps(lane.from);
-      while (ledger.ahead.has(offset)) offset++;
-      age = Math.max(age, wall - (await lane.timestampAt(offset)));
-    }
+    if (lane.fresh > 0) age = Math.max(age, wall - (await lane.firstTimestamp()));
     return age;
   }
 }

@@ -58,6 +58,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly attempt: number;
   readonly timestamp: number;
   readonly priority: number;
+  readonly orderKey: string | undefined;
   readonly expiresAt: number | undefined;
   readonly key: Buffer | undefined;
   readonly headers: Headers;
@@ -67,12 +68,18 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly #high: number;
   readonly #low: number;
 
-  constructor(consumer: Consumer, task: Outstanding, record: RecordCursor, { origin, expiresAt }: TaskAttributes) {
+  constructor(
+    consumer: Consumer,
+    task: Outstanding,
+    record: RecordCursor,
+    { origin, expiresAt, orderKey }: TaskAttributes,
+  ) {
     // A task that was redriven is the same task for all that.
     this.id = origin?.id ?? taskId(task.ledger.lane, task.offset);
     this.attempt = task.attempt;
     this.timestamp = origin?.timestamp ?? record.timestamp;
     this.priority = consumer.host.prioritized === true ? task.ledger.lane : 0;
+    this.orderKey = orderKey;
     this.expiresAt = expiresAt === 0 ? undefined : expiresAt;
     this.key = record.key();
     this.headers = record.headers();
@@ -113,7 +120,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   }
 
   toJSON(): object {
-    const { id, attempt, token, timestamp, priority, expiresAt, key, headers, payload } = this;
-    return { id, attempt, token, timestamp, priority, expiresAt, key, headers, payload };
+    const { id, attempt, token, timestamp, priority, orderKey, expiresAt, key, headers, payload } = this;
+    return { id, attempt, token, timestamp, priority, orderKey, expiresAt, key, headers, payload };
   }
 }

@@ -47,6 +47,7 @@ class FakeSource implements WorkSource<string> {
       token: payload,
       timestamp: 0,
       priority: 0,
+      orderKey: undefined,
       expiresAt: undefined,
       key: undefined,
       headers: {},

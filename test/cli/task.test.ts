@@ -208,6 +208,19 @@ test("enqueue overrides the attempts of the queue", () =>
     assert.equal((await run("enqueue", "jobs", "m", "--max-attempts", "0")).code, 2);
   }));
 
+test("create sets the pace of a task queue", () =>
+  withQueue(async (run) => {
+    const pace = ["--concurrency", "1", "--concurrency-per-key", "2", "--look-ahead", "10", "--rate", "100/1h"];
+    assert.equal((await run("create", "-t", "task", "jobs", ...pace, "--ageing", "1m")).code, 0);
+    await run("enqueue", "jobs", "a");
+    await run("enqueue", "jobs", "b");
+    assert.equal((await run("dequeue", "jobs")).values.length, 1);
+    assert.equal((await run("dequeue", "jobs")).values.length, 0, "one is leased");
+    const unlimited = ["--concurrency", "unlimited", "--rate", "unlimited", "--ageing", "unlimited"];
+    assert.equal((await run("create", "-t", "task", "jobs", ...unlimited)).code, 0);
+    assert.equal((await run("dequeue", "jobs")).values.length, 1);
+  }));
+
 test("create makes a queue once, and changes the settings of a task queue", () =>
   withQueue(async (run) => {
     assert.deepEqual((await run("create", "-t", "log", "q")).values, [{ kind: "log", name: "q", created: true }]);
@@ -228,6 +241,13 @@ test("create makes a queue once, and changes the settings of a task queue", () =
       ["--max-attempts", "70000"],
       ["--backoff-factor", "x"],
       ["--backoff-jitter", "2"],
+      ["--concurrency", "0"],
+      ["--concurrency-per-key", "x"],
+      ["--look-ahead", "200000"],
+      ["--rate", "5"],
+      ["--rate", "0/1s"],
+      ["--rate", "5/1"],
+      ["--ageing", "0s"],
     ]) {
       assert.equal((await run("create", "-t", "task", "w", ...wrong)).code, 2, wrong.join(" "));
     }

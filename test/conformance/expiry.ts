@@ -111,6 +111,42 @@ export function expiryConformance(check: Check): void {
     assert.equal((await (await on.mq.openTask("jobs")).stats()).ready, 0);
   });
 
+  check("expiry: to another queue as far as that has room; the others become dead letters", async (on) => {
+    const { mq } = on;
+    const late = await mq.openTask("late", { limits: { maxCount: 3 } });
+    await late.enqueue("0");
+    const jobs = await mq.openTask("jobs", { ttl: 20, onExpire: { moveTo: "late" } });
+    await jobs.enqueueBatch(["1", "2", "3", "4"]);
+    await on.pass(100);
+    assert.equal(await jobs.expire(), 4);
+    assert.deepEqual(texts(await takeAll(late)), ["0", "1", "2"]);
+    const letters = await jobs.dead.read();
+    assert.deepEqual(
+      letters.map(({ raw }) => raw.toString()),
+      ["3", "4"],
+    );
+    const { died, expired } = await jobs.stats();
+    assert.deepEqual({ died, expired }, { died: 2, expired: 4 });
+    await late.configure({ limits: { maxMessageBytes: 2 } });
+    await jobs.enqueueBatch(["555", "66"]);
+    await on.pass(100);
+    assert.equal(await jobs.expire(), 2);
+    assert.deepEqual(texts(await takeAll(late)), ["66"]);
+  });
+
+  check("expiry: to another queue whose oldest tasks make way", async (on) => {
+    const late = await on.mq.openTask("late", { limits: { maxCount: 2, whenFull: "drop-oldest" } });
+    await late.enqueueBatch(["a", "b"]);
+    const jobs = await on.mq.openTask("jobs", { ttl: 20, onExpire: { moveTo: "late" } });
+    await jobs.enqueueBatch(["1", "2", "3"]);
+    await on.pass(100);
+    assert.equal(await jobs.expire(), 3);
+    const left = texts(await takeAll(late));
+    assert.equal(left[left.length - 1], "3");
+    assert.equal((await late.stats()).discarded + left.length, 5);
+    assert.deepEqual(await jobs.dead.read(), []);
+  });
+
   check("expiry: what makes no sense is refused", async ({ mq }) => {
     const jobs = await mq.openTask("jobs");
     await rejectsWith("ERR_OPTION", jobs.enqueue("1", { ttl: 0 }), /ttl/);

@@ -62,6 +62,12 @@ export function taskSettingsConformance(check: Check): void {
         maxMessageBytes: Number.POSITIVE_INFINITY,
         whenFull: "refuse",
       },
+      resultTtl: 3_600_000,
+      concurrency: Number.POSITIVE_INFINITY,
+      concurrencyPerKey: 1,
+      lookAhead: 1000,
+      rate: { limit: Number.POSITIVE_INFINITY, per: 1000 },
+      ageing: Number.POSITIVE_INFINITY,
       metadata: { team: "b" },
       paused: false,
     });

@@ -14,6 +14,7 @@ export function taskStatsConformance(check: Check): void {
         ready: 0,
         scheduled: 0,
         leased: 0,
+        blocked: 0,
         dead: 0,
         oldestReadyAge: 0,
         oldestLeaseAge: 0,
@@ -23,8 +24,51 @@ export function taskStatsConformance(check: Check): void {
         bytesReady: 0,
         waiters: 0,
         bytes: 0,
+        enqueued: 0,
+        delivered: 0,
+        acked: 0,
+        nacked: 0,
+        released: 0,
+        expired: 0,
+        discarded: 0,
+        died: 0,
       },
     );
+  });
+
+  check("stats: what has happened since the directory was opened is counted", async ({ mq, pass, reopen }) => {
+    const jobs = await mq.openTask("jobs", { maxAttempts: 2, backoff: { initial: 0, max: 0 } });
+    await jobs.enqueueBatch(["a", "b", "c", "d"]);
+    await jobs.enqueue("urgent", { priority: 3 });
+    await jobs.enqueue("brief", { ttl: 10, priority: 9 });
+    await jobs.enqueue("later", { delay: "1h" });
+    await pass(100);
+    const [urgent, a, b] = (await jobs.dequeueBatch({ max: 3 })) as [Task, Task, Task];
+    assert.equal(urgent.payload.toString(), "urgent");
+    await jobs.ack(urgent);
+    await jobs.nack(a);
+    await jobs.release(b);
+    await jobs.dequeue({ autoAck: true });
+    const twice = (await jobs.dequeue()) as Task;
+    assert.equal(twice.payload.toString(), "a");
+    await jobs.nack(twice);
+    assert.equal(await jobs.dead.redrive(), 1);
+    const countsSince = async (queue: typeof jobs) => {
+      const { enqueued, delivered, acked, nacked, released, expired, discarded, died } = await queue.stats();
+      return { enqueued, delivered, acked, nacked, released, expired, discarded, died };
+    };
+    const expected = { enqueued: 7, delivered: 5, acked: 2, nacked: 1, released: 1, expired: 1, discarded: 0, died: 1 };
+    assert.deepEqual(await countsSince(jobs), expected);
+    const again = await (await reopen()).openTask("jobs");
+    const none = { enqueued: 0, delivered: 0, acked: 0, nacked: 0, released: 0, expired: 0, discarded: 0, died: 0 };
+    assert.deepEqual(await countsSince(again), none);
+  });
+
+  check("stats: tasks dropped to make room are counted as discarded", async ({ mq }) => {
+    const jobs = await mq.openTask("jobs", { limits: { maxCount: 2, whenFull: "drop-oldest" } });
+    for (const payload of ["a", "b", "c", "d"]) await jobs.enqueue(payload);
+    const { enqueued, delivered, discarded, ready } = await jobs.stats();
+    assert.deepEqual({ enqueued, delivered, discarded, ready }, { enqueued: 4, delivered: 0, discarded: 2, ready: 2 });
   });
 
   check("stats: every task is in exactly one state", async ({ mq, reopen }) => {

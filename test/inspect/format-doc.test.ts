@@ -7,8 +7,10 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { verifyDirectory } from "../../src/index.js";
 import { ConsumerOp } from "../../src/queues/consumer.js";
+import { FlowOp } from "../../src/queues/flows.js";
 import { TaskPhase } from "../../src/queues/ledger.js";
 import { LogOp } from "../../src/queues/log-state.js";
+import { OutcomeOp } from "../../src/queues/outcomes.js";
 import { RecurringOp } from "../../src/queues/recurrence.js";
 import { ScheduledOp } from "../../src/queues/scheduled.js";
 import { TaskChangeOp } from "../../src/queues/task-changes.js";
@@ -32,7 +34,18 @@ test("the example in docs/format.md is what varve writes", async () => {
 });
 
 test("docs/format.md lists every operation and phase with its number", () => {
-  for (const numbers of [LogOp, TaskOp, ScheduledOp, TaskChangeOp, RecurringOp, CursorOp, ConsumerOp, TaskPhase]) {
+  for (const numbers of [
+    LogOp,
+    TaskOp,
+    ScheduledOp,
+    TaskChangeOp,
+    RecurringOp,
+    CursorOp,
+    OutcomeOp,
+    FlowOp,
+    ConsumerOp,
+    TaskPhase,
+  ]) {
     for (const [name, number] of Object.entries(numbers)) {
       if (number === TaskPhase.Done && numbers === TaskPhase) continue; // never stored
       assert.match(DOC, new RegExp(`^\\| ${number} +\\| ${name} `, "m"), `${name} ${number}`);

@@ -68,10 +68,10 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "the old snapshot goes before the new one stands",
     file: checkpoint,
-    search: "    await writeFileAtomically(disk, folder, path, snapshot);",
+    search: "    await this.#withReserves(() => writeFileAtomically(disk, folder, path, snapshot));",
     replacement:
       "    for (const name of disk.list(folder)) if (isSnapshotName(name)) disk.unlink(folder + '/' + name);\n" +
-      "    await writeFileAtomically(disk, folder, path, snapshot);",
+      "    await this.#withReserves(() => writeFileAtomically(disk, folder, path, snapshot));",
     breaks: "there is a snapshot at every moment",
     killer: simulator,
   },
@@ -119,8 +119,8 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "the snapshot is of now, not of the border between two log files",
     file: checkpoint,
-    search: "    const sections = engine.catalog.sections(captured.queues);",
-    replacement: "    const sections = engine.catalog.sections(engine.catalog.capture());",
+    search: "    const sections = engine.catalog.sections(captured.queues, captured.deleted);",
+    replacement: "    const sections = engine.catalog.sections(engine.catalog.capture(), captured.deleted);",
     breaks: "a snapshot and the log behind it make one history",
     killer: simulator,
   },

@@ -1,7 +1,9 @@
 import { checkpointMutants } from "./checkpoint.js";
 import { commitMutants } from "./commit.js";
+import { groupMutants } from "./groups.js";
 import { logMutants } from "./log.js";
 import type { Mutant } from "./mutant.js";
+import { queueMutants } from "./queues.js";
 import { readMutants } from "./read.js";
 import { taskMutants } from "./tasks.js";
 
@@ -11,4 +13,6 @@ export const mutants: readonly Mutant[] = [
   ...checkpointMutants,
   ...readMutants,
   ...taskMutants,
+  ...groupMutants,
+  ...queueMutants,
 ];

@@ -131,8 +131,8 @@ export const logMutants: readonly Mutant[] = [
   {
     name: "what was read back is not made durable",
     file: recovery,
-    search: "    await wal.sync();\n    const checkpointer",
-    replacement: "    const checkpointer",
+    search: "      await wal.sync();\n    } catch (error) {",
+    replacement: "    } catch (error) {",
     breaks: "what was found after a crash and shown stays there",
     killer: simulator,
   },

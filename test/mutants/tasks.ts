@@ -10,17 +10,17 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "an attempt is counted when it is nacked, not when it is delivered",
     file: delivery,
-    search: "      output.varint(task.attempt * 2 + fresh);",
-    replacement: "      output.varint((task.attempt - 1) * 2 + fresh);",
+    search: "      output.varint(task.attempt * 4 + (task.order === 0 ? 0 : 2) + fresh);",
+    replacement: "      output.varint((task.attempt - 1) * 4 + (task.order === 0 ? 0 : 2) + fresh);",
     breaks: "attempts are never counted too low, also for tasks that end the process",
     killer: simulator,
   },
   {
     name: "delivered before it is logged",
     file: delivery,
-    search: "    engine.add(new Handover(consumer, tasks, receiver, durability));",
+    search: "    engine.add(new Handover(consumer, tasks, met, receiver, durability));",
     replacement:
-      "    const handover = new Handover(consumer, tasks, receiver, durability);\n    handover.settle();\n    engine.add(handover);",
+      "    const handover = new Handover(consumer, tasks, met, receiver, durability);\n    handover.settle();\n    engine.add(handover);",
     breaks: "an attempt is logged before it is delivered",
     killer: simulator,
   },
@@ -28,9 +28,9 @@ export const taskMutants: readonly Mutant[] = [
     name: "a move to the dead letters in two commits",
     file: consumer,
     search:
-      "    this.#engine.append(this.dead.stream!, letter);\n    const output = this.#operation(ConsumerOp.Bury, task);",
+      "    if (letter !== undefined) this.#engine.append(this.dead.stream!, letter);\n    const output = this.#operation(ConsumerOp.Bury, task);",
     replacement:
-      "    this.#engine.append(this.dead.stream!, letter);\n    this.#engine.flush();\n    this.#engine.begin(0, 0, SETTLE_BYTES_MAX, true);\n" +
+      "    if (letter !== undefined) this.#engine.append(this.dead.stream!, letter);\n    this.#engine.flush();\n    this.#engine.begin(0, 0, SETTLE_BYTES_MAX, true);\n" +
       "    const output = this.#operation(ConsumerOp.Bury, task);",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
@@ -38,15 +38,15 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "a dead letter leaves its task behind",
     file: consumer,
-    search: "  buried(task: Outstanding): void {\n    task.ledger.finish(task);",
-    replacement: "  buried(task: Outstanding): void {\n    task.reserved = false;",
+    search: '    this.counts.died++;\n    this.#finish(task, "dead");',
+    replacement: "    task.reserved = false;",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
   },
   {
     name: "a task dies without a dead letter",
     file: consumer,
-    search: "    this.#engine.append(this.dead.stream!, letter);\n",
+    search: "    if (letter !== undefined) this.#engine.append(this.dead.stream!, letter);\n",
     replacement: "    void letter;\n",
     breaks: "a dead task is kept as a dead letter",
     killer: simulator,
@@ -54,7 +54,8 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "a dead letter is not replayed as the end of its task",
     file: consumer,
-    search: "    } else if (code === ConsumerOp.Bury) {\n      ledger.finish(this.#outstanding(lane, input.varint()));",
+    search:
+      '    } else if (code === ConsumerOp.Bury) {\n      this.#finish(this.#outstanding(lane, input.varint()), "dead");',
     replacement: "    } else if (code === ConsumerOp.Bury) {\n      this.#outstanding(lane, input.varint());",
     breaks: "a task is in one place: dead, or not",
     killer: simulator,
@@ -144,9 +145,9 @@ export const taskMutants: readonly Mutant[] = [
     name: "a claim that fails moves the cursor",
     file: delivery,
     search:
-      '      if (found === "load") return this.#load(lane, lane.reader, into.length, undefined);\n      if (found === "end") break;',
+      '      if (found === "load") return this.#load(lane, lane.reader, into.length, undefined);\n      if (found === "end") {',
     replacement:
-      '      if (found === "load") {\n        lane.taken++;\n        return this.#load(lane, lane.reader, into.length, undefined);\n      }\n      if (found === "end") break;',
+      '      if (found === "load") {\n        lane.taken++;\n        return this.#load(lane, lane.reader, into.length, undefined);\n      }\n      if (found === "end") {',
     breaks: "every task is delivered",
     killer: simulator,
   },

@@ -13,7 +13,7 @@ import { numberOf } from "./look.js";
 import type { Model } from "./model.js";
 import type { LogModel, LogRemoval } from "./model-log.js";
 import type { TaskModel } from "./model-task.js";
-import type { LogRules, Plan, Step, TaskRules } from "./plan.js";
+import type { ConsumerRules, LogRules, Plan, Step } from "./plan.js";
 import type { SimClock } from "./sim-clock.js";
 import type { SimDisk } from "./sim-disk.js";
 
@@ -46,7 +46,7 @@ export interface SourceHandle {
   readonly source: TaskSource;
   readonly name: string;
   readonly model: TaskModel;
-  readonly rules: TaskRules;
+  readonly rules: ConsumerRules;
   /** When it is one. */
   readonly queue: TaskQueue | undefined;
   readonly group: SharedGroup | undefined;
@@ -116,6 +116,7 @@ export class Clients {
     const index = queue % plan.logs.length;
     const known = this.#logs.get(index);
     if (known !== undefined) return known;
+    if (this.model.isUncertain(`log/l${index}`)) return undefined;
     const rules = plan.logs[index]!;
     const log = await this.await(mq.openLog(`l${index}`, rules));
     if (log === undefined) return undefined;
@@ -134,12 +135,30 @@ export class Clients {
     if (known !== undefined) return known;
     const rules = plan.tasks[index]!;
     const name = `task/t${index}`;
+    if (this.model.isUncertain(name)) return undefined;
     const model = this.model.queue(name, rules.maxAttempts);
-    const opened = await this.await(mq.openTask(`t${index}`, consumerOptions(rules)));
+    model.windowMs = rules.dedupe.window;
+    model.dropsOldest = rules.limits?.whenFull === "drop-oldest";
+    const { onExpire, dedupe, limits } = rules;
+    const settings = { ...consumerOptions(rules), onExpire, dedupe, ...(limits === undefined ? {} : { limits }) };
+    const opened = await this.await(mq.openTask(`t${index}`, settings));
     if (opened === undefined) return undefined;
     const handle = { source: opened, name, model, rules, queue: opened, group: undefined };
     this.#queues.set(index, handle);
     return handle;
+  }
+
+  /** A queue is being deleted: nothing of it is open any more. */
+  drop(name: string): void {
+    const index = Number(/\d+$/.exec(name)![0]);
+    if (name.startsWith("task/")) this.#queues.delete(index);
+    else this.#logs.delete(index);
+    const gone = ({ source }: Held) => source === name || source.startsWith(name.replace("log/", "group/"));
+    this.discard(this.held.filter(gone).slice(0, 3));
+    this.held = this.held.filter((held) => !gone(held));
+    for (const [key, { name: group }] of this.shared) {
+      if (group.startsWith(`${name.replace("log/", "group/")}/`)) this.shared.delete(key);
+    }
   }
 
   /** The source that a task came from, if it is open. */
@@ -258,7 +277,7 @@ export async function settled<T>(
 }
 
 /** The options that task queues and shared groups have in common. */
-export function consumerOptions({ leaseMs, maxAttempts, backoffMs }: TaskRules) {
+export function consumerOptions({ leaseMs, maxAttempts, backoffMs }: ConsumerRules) {
   return { lease: leaseMs, maxAttempts, backoff: { initial: backoffMs, max: 5000 } };
 }
 

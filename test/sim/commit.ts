@@ -44,6 +44,10 @@ export interface ItemTraits {
   readonly tombstone?: boolean;
   /** Deliveries that it allows, where that is less than its queue does. */
   readonly maxAttempts?: number;
+  readonly priority?: number;
+  readonly dedupeKey?: string | undefined;
+  /** How long it lives from when it is committed. */
+  readonly ttlMs?: number | undefined;
 }
 
 /**
@@ -58,6 +62,15 @@ export interface Item {
   readonly key: string | undefined;
   readonly tombstone: boolean;
   readonly maxAttempts: number;
+  readonly priority: number;
+  readonly dedupeKey: string | undefined;
+  readonly ttlMs: number | undefined;
+  /** In elapsed time of this life: it may be gone from then on, and is not delivered to who asks after that. */
+  expiry: { readonly earliestMs: number; readonly latestMs: number } | undefined;
+  /** Its queue was deleted, and the item with it. */
+  deleted: boolean;
+  /** What a client was told that it is called. */
+  id: string | undefined;
   /** Where a client was told that it stands: an offset in a log, a place among the tasks of a source. */
   offset: number | undefined;
   place: string | undefined;
@@ -70,8 +83,11 @@ export interface Item {
 
 export function newItem(number: number, queue: string, commit: Commit, traits: ItemTraits = {}): Item {
   const { dueMs = 0, bytes = 0, key, tombstone = false, maxAttempts = Number.POSITIVE_INFINITY } = traits;
-  const fresh = { offset: undefined, place: undefined, acks: [], purges: [], dueMs };
-  return { number, queue, commit, bytes, key, tombstone, maxAttempts, ...fresh };
+  const { priority = 0, dedupeKey, ttlMs } = traits;
+  const expiry =
+    ttlMs === undefined ? undefined : { earliestMs: commit.madeMs + ttlMs, latestMs: Number.POSITIVE_INFINITY };
+  const sent = { number, queue, commit, bytes, key, tombstone, maxAttempts, priority, dedupeKey, ttlMs, expiry };
+  return { ...sent, deleted: false, id: undefined, offset: undefined, place: undefined, acks: [], purges: [], dueMs };
 }
 
 /** A call from long ago, or from nobody, that has taken effect. */

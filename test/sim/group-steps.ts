@@ -45,6 +45,11 @@ function members(clients: Clients, name: string): Member[] {
   return some;
 }
 
+/** A log is being deleted, with its groups. */
+export function forgetMembers(clients: Clients, log: string): void {
+  for (const [name, some] of membersOf.get(clients) ?? []) if (name.startsWith(`group/${log}/`)) some.length = 0;
+}
+
 export function groupName(clients: Clients, index: number): string {
   return `group/l${clients.machine.plan.groups[index]!.log}/g${index}`;
 }
@@ -58,8 +63,8 @@ async function join(clients: Clients, { queue, pick }: Step): Promise<void> {
 }
 
 /** Where a group that is made begins: told as an offset, which may be gone by then. */
-async function beginning({ log }: LogHandle, pick: number): Promise<number> {
-  const { head, next } = await log.stats();
+async function beginning(clients: Clients, { log }: LogHandle, pick: number): Promise<number> {
+  const { head, next } = (await clients.await(log.stats()))!;
   return head + (pick % (1 + next - head));
 }
 
@@ -71,7 +76,7 @@ export async function joinShared(clients: Clients, index: number, pick = 0): Pro
   if (clients.model.isUncertain(name)) return undefined;
   const handle = await clients.log({ queue: rules.log });
   if (handle === undefined) return undefined;
-  const from = await beginning(handle, pick);
+  const from = await beginning(clients, handle, pick);
   const commit = clients.model.begin("make", true, clients.nowMs);
   const made = clients.model.sources.get(name);
   const model = made ?? new TaskModel(name, clients.model, rules.maxAttempts, handle.model, from);
@@ -98,7 +103,7 @@ export async function joinExclusive(clients: Clients, index: number, pick: numbe
   if (handle === undefined) return undefined;
   const all = members(clients, name);
   if (all.length >= MEMBERS_MAX) await leaveOne(clients, all, pick);
-  const from = await beginning(handle, pick);
+  const from = await beginning(clients, handle, pick);
   const commit = clients.model.begin("make", true, clients.nowMs);
   const made = clients.model.groups.get(name);
   const group = made ?? new GroupModel(name, clients.model, handle.model, from);
@@ -206,7 +211,7 @@ async function seekGroup(clients: Clients, step: Step): Promise<void> {
   // What a read that is under way comes upon is anybody's guess.
   const all = members(clients, group.name);
   if (all.some((each) => each.reader.reading > 0)) return;
-  const to = await beginning(log, step.pick);
+  const to = await beginning(clients, log, step.pick);
   const commit = clients.begin("seekGroup", step);
   group.seeking(to, commit);
   await clients.awaitTracked(

@@ -95,3 +95,29 @@ void test("a directory opens in which a record was removed just before a shared 
   await next.settle(joined.ack(task!));
   assert.equal((await next.settle(joined.dequeue()))?.id, "1");
 });
+
+void test("a group may be deleted while what its members hold is being settled", async () => {
+  const machine = Simulated.boot(5);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  await machine.settle(log.appendBatch(["a", "b", "c", "d"]));
+  const group = await machine.settle(log.sharedGroup("workers", { maxAttempts: 1 }));
+  const tasks = await machine.settle(group.dequeueBatch({ max: 4 }));
+  // All in one entry of the log, the deletion first.
+  const deleted = log.deleteGroup("workers");
+  const settled = [
+    group.ack(tasks[0]!),
+    group.extend(tasks[1]!, 5000),
+    group.release(tasks[2]!),
+    group.nack(tasks[3]!),
+  ];
+  const answers = Promise.allSettled(settled);
+  assert.equal(await machine.settle(deleted), true);
+  for (const answer of await machine.settle(answers)) {
+    assert.ok(answer.status === "fulfilled" || isVarveError(answer.reason, "ERR_NOT_FOUND"), `${answer.status === "rejected" && answer.reason}`);
+  }
+  assert.equal((await machine.settle(mq.stats())).health, "ok");
+  const next = machine.kill();
+  const again = await next.settle((await next.open()).openLog("events"));
+  assert.deepEqual(await next.settle(again.groups()), []);
+});

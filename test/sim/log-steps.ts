@@ -61,7 +61,7 @@ async function remove(clients: Clients, step: Step): Promise<void> {
 async function read(clients: Clients, step: Step): Promise<void> {
   const handle = await clients.log(step);
   if (handle === undefined) return;
-  const { head, next } = await handle.log.stats();
+  const { head, next } = (await clients.await(handle.log.stats()))!;
   if (next === head) return;
   const offset = head + (step.pick % (next - head));
   clients.watch("read", handle.log.read(offset), (record) => {
@@ -73,7 +73,7 @@ async function scan(clients: Clients, step: Step): Promise<void> {
   const handle = await clients.log(step);
   if (handle === undefined) return;
   const { log, model } = handle;
-  const { head, next, count } = await log.stats();
+  const { head, next, count } = (await clients.await(log.stats()))!;
   model.counted(count);
   const from = step.pick % 2 === 0 ? "start" : head + (step.pick % Math.max(1, next - head));
   const all = async () => {
@@ -105,7 +105,7 @@ async function tail(clients: Clients, step: Step): Promise<void> {
 async function trim(clients: Clients, step: Step): Promise<void> {
   const handle = await clients.log(step);
   if (handle === undefined) return;
-  const { head, next } = await handle.log.stats();
+  const { head, next } = (await clients.await(handle.log.stats()))!;
   const { pick } = step;
   const offset = pick % 4 === 0 ? next : Math.min(next, head + (pick % (1 + Math.min(200, next - head))));
   const commit = clients.begin("trim", step);
@@ -117,7 +117,7 @@ async function trim(clients: Clients, step: Step): Promise<void> {
 async function clear(clients: Clients, step: Step): Promise<void> {
   const handle = await clients.log(step);
   if (handle === undefined) return;
-  const { next } = await handle.log.stats();
+  const { next } = (await clients.await(handle.log.stats()))!;
   const commit = clients.begin("purge", step);
   handle.model.trimming(next, Number.POSITIVE_INFINITY, commit);
   clients.track(commit, handle.log.purge(options(step)));

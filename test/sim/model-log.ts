@@ -21,7 +21,7 @@ export interface LogRemoval {
   readonly holdsRecords: number;
 }
 
-export const KEEPS_ALL: LogRemoval = {
+const KEEPS_ALL: LogRemoval = {
   leavesRecords: Number.POSITIVE_INFINITY,
   leavesBytes: Number.POSITIVE_INFINITY,
   compacts: false,

@@ -57,6 +57,15 @@ export class TaskModel {
   readonly model: Model;
   readonly items: Item[] = [];
   readonly maxAttempts: number;
+  /** How long a dedupe key stands for its first task. */
+  windowMs = 0;
+  /** A full queue drops what has waited longest. */
+  dropsOldest = false;
+  /** Tasks that stand for dedupe keys, and when they were committed at the earliest. */
+  private claims: { readonly item: Item; sinceMs: number }[] = [];
+  /** Calls that remove everything that waits. */
+  private clears: Commit[] = [];
+  private pauses: { readonly commit: Commit; readonly paused: boolean }[] = [];
   private readonly shown = new Map<string, number>();
   private readonly tasks = new Map<string, TaskFact>();
   /** Calls that may have redriven tasks, which gives them new places. */
@@ -97,6 +106,79 @@ export class TaskModel {
   placed(item: Item, place: string): void {
     item.place = place;
     this.show(place, item);
+    const { expiry, ttlMs, commit } = item;
+    if (expiry !== undefined && ttlMs !== undefined) {
+      item.expiry = { ...expiry, latestMs: commit.answeredMs + ttlMs + WALL_ROUNDING_MS };
+    }
+  }
+
+  /** A task with a dedupe key was enqueued, or found to be there already. */
+  deduped(item: Item, created: boolean, id: string): void {
+    const { dedupeKey, commit } = item;
+    const claims = this.claims.filter((each) => each.item.dedupeKey === dedupeKey);
+    if (!created) {
+      commit.outcome = "refused";
+      const known = claims.some((claim) => claim.item.commit.possible && (claim.item.id ?? id) === id);
+      const underWay = this.items.some(
+        (other) => other.dedupeKey === dedupeKey && other.commit.possible && other !== item,
+      );
+      if (!known && !underWay)
+        this.violate(`${this.name}: ${id} stands for key ${dedupeKey}, and was not enqueued with it`);
+      return;
+    }
+    for (const { item: first, sinceMs } of claims) {
+      if (!first.commit.acked || commit.answeredMs >= sinceMs + this.windowMs) continue;
+      this.violate(
+        `${this.name}: message ${item.number} is a second task with key ${dedupeKey}, beside ${first.number} from ${sinceMs} on`,
+      );
+    }
+    this.claims = [...this.claims.filter((each) => !claims.includes(each)), { item, sinceMs: commit.madeMs }];
+  }
+
+  /** Everything that waits is to be removed. */
+  clearing(commit: Commit): void {
+    for (const item of this.items) item.purges.push(commit);
+    this.clears.push(commit);
+  }
+
+  pausing(commit: Commit, paused: boolean): void {
+    this.pauses.push({ commit, paused });
+  }
+
+  /** A task is cancelled if it is not in anybody's hands. */
+  cancelling(item: Item, commit: Commit): void {
+    item.acks.push(commit);
+    commit.ended.push(item);
+  }
+
+  cancelled(item: Item, commit: Commit, done: boolean): void {
+    if (!done) {
+      commit.outcome = "refused";
+      return;
+    }
+    const fact = this.tasks.get(item.place ?? "");
+    if (fact?.token === undefined || fact.settling.length > 0 || this.model.nowMs >= fact.leaseEndMs) return;
+    if ((fact.delivery?.answeredNumber ?? 0) < commit.number) {
+      this.violate(`${this.name}: message ${item.number} was cancelled while it was leased`);
+    }
+  }
+
+  /** A task may be due at another time from now on. */
+  rescheduling(item: Item): void {
+    item.dueMs = 0;
+    const fact = this.tasks.get(item.place ?? "");
+    if (fact !== undefined) fact.dueMs = 0;
+  }
+
+  rescheduled(item: Item, dueMs: number): void {
+    item.dueMs = dueMs;
+    const fact = this.tasks.get(item.place ?? "");
+    if (fact !== undefined && fact.token === undefined) fact.dueMs = dueMs;
+  }
+
+  /** Tasks whose names are known. */
+  get named(): Item[] {
+    return this.items.filter(({ id, commit }) => id !== undefined && commit.possible);
   }
 
   /** A dequeue is called. */
@@ -114,8 +196,10 @@ export class TaskModel {
     const what = `${this.name} task ${place} (message ${item.number}), attempt ${attempt}`;
     if (item.acks.some((ack) => ack.acked)) this.violate(`${what}: delivered after its ack was acknowledged`);
     let fact = this.tasks.get(place);
+    this.judgeDelivery(delivery, item, what);
     if (fact === undefined) {
       const again = item.place !== undefined && item.place !== place;
+      if (!again) this.judgeFirst(delivery, item, what);
       if (again && !this.redrives.some((redrive) => redrive.possible)) {
         this.violate(`${what}: is a second copy of task ${item.place}, and nothing was redriven`);
       }
@@ -139,6 +223,42 @@ export class TaskModel {
     fact.before = undefined;
     fact.settling = [];
     fact.dueMs = 0;
+  }
+
+  private judgeDelivery(delivery: Commit, item: Item, what: string): void {
+    const { expiry } = item;
+    // One that was redriven has a time of its own.
+    if (expiry !== undefined && this.redrives.length === 0 && delivery.madeMs > expiry.latestMs) {
+      this.violate(
+        `${what}: delivered to who asked at ${delivery.madeMs}, and its time was over at ${expiry.latestMs}`,
+      );
+    }
+    const last = this.pauses.findLast(({ commit }) => commit.possible);
+    if (last?.paused === true && last.commit.acked && last.commit.answeredNumber < delivery.number) {
+      this.violate(`${what}: delivered while the queue was paused`);
+    }
+  }
+
+  /** The first delivery of a task: nothing that came before it is passed over. */
+  private judgeFirst(delivery: Commit, item: Item, what: string): void {
+    const cleared = this.clears.some((clear) => {
+      return clear.acked && item.commit.answeredNumber < clear.number && clear.answeredNumber < delivery.number;
+    });
+    if (cleared) this.violate(`${what}: delivered after it was purged`);
+    for (const other of this.items) {
+      if (other.priority <= item.priority || other.commit.answeredNumber > delivery.number) continue;
+      if (!other.commit.acked || other.dueMs > 0 || other.expiry !== undefined || this.dropsOldest) continue;
+      const untouched = other.place !== undefined && !this.tasks.has(other.place);
+      if (untouched && other.acks.length === 0 && other.purges.length === 0 && !this.pendingDeliveriesBut(delivery)) {
+        this.violate(`${what}: delivered before message ${other.number} of priority ${other.priority}`);
+      }
+    }
+  }
+
+  private pendingDeliveriesBut(delivery: Commit): boolean {
+    return this.deliveries.some(
+      (each) => each !== delivery && (each.outcome === "pending" || each.outcome === "unknown"),
+    );
   }
 
   /** A task was delivered and is done. */
@@ -209,7 +329,10 @@ export class TaskModel {
   }
 
   forgetDelays(): void {
-    for (const item of this.items) item.dueMs = 0;
+    for (const item of this.items) {
+      item.dueMs = 0;
+      if (item.expiry !== undefined) item.expiry = { earliestMs: 0, latestMs: Number.POSITIVE_INFINITY };
+    }
     for (const fact of this.tasks.values()) fact.dueMs = 0;
   }
 
@@ -234,6 +357,9 @@ export class TaskModel {
       const item = this.item(letter.id, letter.item);
       if (item !== undefined) this.find(item, `dead letter ${letter.id}`, ending, found);
     }
+    this.pauses = this.pauses.filter(({ commit }) => commit.possible);
+    for (const { commit } of this.pauses) if (!isRequired(commit, ending)) commit.outcome = "unknown";
+    this.clears = this.clears.filter((clear) => isRequired(clear, ending));
     for (const record of this.log?.items ?? []) {
       if (found.items.has(record) && record.offset! >= this.begins) this.item("", record.number);
     }
@@ -253,7 +379,9 @@ export class TaskModel {
 
   private missing(item: Item, ending: Ending, found: Found): void {
     if (!item.commit.possible) return;
-    const ended = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
+    const expired = item.expiry !== undefined && item.expiry.earliestMs - WALL_ROUNDING_MS <= ending.nowMs;
+    const called = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
+    const ended = called || expired || this.dropsOldest;
     if (ended || (this.isNeeded(item, ending, found) && this.wasTaken())) {
       // Was it lost, or was it there and then ended? There is no telling, but it will not come back.
       if (!isRequired(item.commit, ending)) found.unsure.add(item);
@@ -345,7 +473,14 @@ export class TaskModel {
   /** A new life of the machine, `downMs` of wall clock time after the last. */
   restarted(shift: Shift, downMs: number): void {
     const wallMs = downMs + WALL_ROUNDING_MS;
-    for (const item of this.items) item.dueMs = shifted(item.dueMs, wallMs, shift);
+    for (const item of this.items) {
+      item.dueMs = shifted(item.dueMs, wallMs, shift);
+      if (item.expiry === undefined) continue;
+      const { earliestMs, latestMs } = item.expiry;
+      const latest = shifted(latestMs, downMs - WALL_ROUNDING_MS, shift);
+      item.expiry = { earliestMs: shifted(earliestMs, wallMs, shift), latestMs: latest };
+    }
+    for (const claim of this.claims) claim.sinceMs += shift.nowMs - shift.lastMs;
     for (const fact of this.tasks.values()) {
       fact.leaseEndMs = shifted(fact.leaseEndMs, 0, shift);
       if (fact.before !== undefined) {

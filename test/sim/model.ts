@@ -31,6 +31,8 @@ export class Model {
   readonly groups = new Map<string, GroupModel>();
   /** The directory shows only what is durable. */
   readonly showsDurable: boolean;
+  /** Elapsed time, as of the last answer. */
+  nowMs = 0;
   private commits: Commit[] = [];
   private number = 0;
   /** Groups that may have been made, or deleted, by calls that are not answered. */
@@ -58,6 +60,7 @@ export class Model {
     commit.outcome = "acked";
     commit.answeredNumber = ++this.number;
     commit.answeredMs = nowMs;
+    this.nowMs = nowMs;
   }
 
   /** Everything that was acknowledged before a `sync()` was called, which has now been answered. */
@@ -135,20 +138,20 @@ export class Model {
 
   deleted(name: string): void {
     this.beingDeleted.delete(name);
-    const ended = this.sources.get(name);
-    for (const commit of this.commits) {
-      const left = commit.ended.filter((item) => ended?.items.includes(item) !== true);
-      commit.ended.splice(0, commit.ended.length, ...left);
-    }
+    for (const item of (this.logs.get(name) ?? this.sources.get(name))?.items ?? []) item.deleted = true;
     this.groups.delete(name);
     this.sources.delete(name);
+    if (!this.logs.delete(name)) return;
+    const prefix = `group/${name.slice("log/".length)}/`;
+    for (const group of [...this.groups.keys(), ...this.sources.keys()])
+      if (group.startsWith(prefix)) this.deleted(group);
   }
 
   notDeleted({ outcome }: Commit, name: string): void {
     if (outcome === "refused") this.beingDeleted.delete(name);
   }
 
-  /** Which groups there are after a recovery. */
+  /** Which groups there are after a recovery, and which queues that may have been deleted. */
   private recoveredGroups(seen: ReadonlySet<string>): void {
     for (const [name, group] of this.beingMade) if (seen.has(name)) this.made(group);
     for (const name of this.beingDeleted) if (!seen.has(name)) this.deleted(name);
@@ -156,7 +159,9 @@ export class Model {
     this.beingDeleted.clear();
     const known = [...this.groups.keys(), ...this.sources.keys()].filter((name) => name.startsWith("group/"));
     for (const name of known) if (!seen.has(name)) this.violate(`${name} is gone`);
-    for (const name of seen) if (!known.includes(name)) this.violate(`${name} is there, and was deleted or never made`);
+    const groups = [...seen].filter((name) => name.startsWith("group/"));
+    for (const name of groups)
+      if (!known.includes(name)) this.violate(`${name} is there, and was deleted or never made`);
   }
 
   /** The wall clock was set: delays that count on it may be over. */
@@ -180,6 +185,7 @@ export class Model {
     }
     if (item.queue !== queue) this.violate(`${queue}: message ${number} at ${where} was sent to ${item.queue}`);
     if (!item.commit.possible) this.violate(`${queue}: message ${number} at ${where} was refused`);
+    if (item.deleted) this.violate(`${queue}: message ${number} at ${where} is one of a queue that was deleted`);
     return item;
   }
 
@@ -207,8 +213,10 @@ export class Model {
     const found: Found = { items: new Set(), gone: new Set(), unsure: new Set() };
     const seenLogs = new Map(logs.map((log) => [log.name, log]));
     const seenSources = new Map(sources.map((source) => [source.name, source]));
+    this.recoveredGroups(
+      new Set([...logs.flatMap(({ groups }) => groups), ...logs, ...sources].map(({ name }) => name)),
+    );
     for (const name of seenLogs.keys()) this.log(name);
-    this.recoveredGroups(new Set(logs.flatMap(({ groups }) => groups.map(({ name }) => name))));
     for (const [name, log] of this.logs) log.recovered(seenLogs.get(name), ending, found);
     for (const [name, source] of this.sources) source.recovered(seenSources.get(name), ending, found);
     for (const { head, groups } of logs) {
@@ -250,12 +258,13 @@ export class Model {
       let no: Item | undefined;
       if (!commit.possible) continue;
       for (const item of commit.items) {
-        if (found.unsure.has(item)) continue;
+        if (found.unsure.has(item) || item.deleted) continue;
         if (found.items.has(item) || found.gone.has(item)) yes = item;
         else no = item;
       }
       for (const item of commit.ended) {
         const others = [...item.acks, ...item.purges].some((each) => each !== commit && each.possible);
+        if (item.deleted) continue;
         if (found.items.has(item)) no = item;
         else if (!others && found.gone.has(item) && !found.unsure.has(item)) yes = item;
       }
@@ -281,7 +290,7 @@ export class Model {
     for (const { commit } of found.unsure) if (!commit.durable) commit.outcome = "unknown";
     for (const item of this.items.values()) {
       const { commit } = item;
-      if (found.unsure.has(item)) continue;
+      if (found.unsure.has(item) || item.deleted) continue;
       const took = found.gone.has(item) || found.items.has(item);
       commit.outcome = took ? "acked" : "refused";
       commit.durable = took;

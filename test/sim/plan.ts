@@ -39,6 +39,12 @@ const STEP_WEIGHTS = {
   commitGroup: 7,
   seekGroup: 1,
   deleteGroup: 0.4,
+  cancel: 2,
+  reschedule: 2,
+  empty: 0.5,
+  pause: 1,
+  expire: 1,
+  deleteQueue: 0.5,
 } as const;
 
 const HALTS: readonly Aim[] = [
@@ -140,10 +146,20 @@ export interface Round {
   readonly astray?: Astray;
 }
 
-export interface TaskRules {
+export interface ConsumerRules {
   readonly leaseMs: number;
   readonly maxAttempts: number;
   readonly backoffMs: number;
+}
+
+export interface TaskRules extends ConsumerRules {
+  /** Of the tasks, some of them, that are enqueued with one; 0 for none. */
+  readonly ttlMs: number;
+  readonly onExpire: "discard" | "dead";
+  readonly dedupe: { readonly window: number; readonly maxKeys: number };
+  readonly limits?: { readonly maxCount: number; readonly whenFull: "refuse" | "wait" | "drop-oldest" };
+  /** So many priorities are in use. */
+  readonly priorities: number;
 }
 
 /** What a log does by itself. */
@@ -153,7 +169,7 @@ export interface LogRules {
   readonly compaction?: { readonly grace: number; readonly minDirty: number };
 }
 
-export interface GroupRules extends TaskRules {
+export interface GroupRules extends ConsumerRules {
   /** Which log, modulo how many there are. */
   readonly log: number;
   readonly shared: boolean;
@@ -185,7 +201,7 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
   const tasks = Array.from({ length: many ? random.between(5, 8) : random.between(1, 3) }, () => drawTaskRules(random));
   const groups = Array.from({ length: random.below(4) }, () => {
     const sessionMs = random.pick([100, 2000, 30_000]);
-    return { ...drawTaskRules(random), log: random.below(logs.length), shared: random.chance(0.5), sessionMs };
+    return { ...drawConsumerRules(random), log: random.below(logs.length), shared: random.chance(0.5), sessionMs };
   });
   const profile = {
     faults: random.chance(0.3),
@@ -218,6 +234,19 @@ export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
 }
 
 function drawTaskRules(random: SimRandom): TaskRules {
+  const limited = random.chance(0.25);
+  const whenFull = random.pick(["refuse", "wait", "drop-oldest"] as const);
+  return {
+    ...drawConsumerRules(random),
+    ttlMs: random.pick([0, 0, 50, 3000]),
+    onExpire: random.pick(["discard", "dead"]),
+    dedupe: { window: random.pick([300, 10_000, 100_000_000]), maxKeys: random.pick([3, 1000]) },
+    ...(limited ? { limits: { maxCount: random.pick([10, 40]), whenFull } } : {}),
+    priorities: random.pick([1, 1, 2, 10]),
+  };
+}
+
+function drawConsumerRules(random: SimRandom): ConsumerRules {
   return {
     leaseMs: random.pick([200, 2000, 30_000]),
     maxAttempts: random.pick([1, 2, 3, 5]),
@@ -289,7 +318,9 @@ function churn(plan: Plan, random: SimRandom): Plan {
     const halt = random.chance(0.8) ? drawHalt(random) : { haltAtCall: 0 };
     return { ...round, ...halt, steps, close: false, fromOpen: true, end: random.pick(CRASH_POLICIES) };
   });
-  const tasks = [{ leaseMs: 30_000, maxAttempts: 5, backoffMs: 50 }];
+  const dedupe = { window: 10_000, maxKeys: 1000 };
+  const consumer = { leaseMs: 30_000, maxAttempts: 5, backoffMs: 50 };
+  const tasks: TaskRules[] = [{ ...consumer, ttlMs: 0, onExpire: "discard", dedupe, priorities: 1 }];
   return { ...plan, tasks, syncIntervalMs: 500, rounds };
 }
 

@@ -46,7 +46,7 @@ test("any disk call may fail", async () => {
 });
 
 test("a flipped bit changes nothing or is noticed", async () => {
-  const { tried, noticed, unnoticed } = await flipBits(drawPlan(3, { rounds: 1, steps: 40 }), 2000);
+  const { tried, noticed, unnoticed } = await flipBits(drawPlan(5, { rounds: 1, steps: 40 }), 2000);
   assert.deepEqual(unnoticed, []);
   assert.ok(tried > 100 && noticed > 0, `${noticed} of ${tried} flips noticed`);
 });

@@ -25,6 +25,11 @@ export const TASK_STEPS = {
   redrive,
   purge: purgeDead,
   transaction,
+  cancel,
+  reschedule,
+  empty,
+  pause,
+  expire,
 } satisfies Partial<Record<StepKind, Perform>>;
 
 /** A queue, or a shared group, which is joined when that has not been done yet. */
@@ -45,19 +50,32 @@ async function enqueue(clients: Clients, step: Step): Promise<void> {
   const delay = pick % 4 === 0 && ms > 0 ? ms : 0;
   const commit = clients.begin(kind, step);
   const dueMs = delay > 0 ? commit.madeMs + delay : 0;
-  const traits = { dueMs, ...(pick % 7 === 0 ? { maxAttempts: 2 } : {}) };
+  const rules = clients.machine.plan.tasks[step.queue % clients.machine.plan.tasks.length]!;
+  const priority = pick % rules.priorities;
+  const dedupeKey = kind === "enqueue" && pick % 3 === 0 ? `d${pick % 5}` : undefined;
+  const ttl = rules.ttlMs > 0 && pick % 2 === 0 ? { ttl: rules.ttlMs } : {};
+  const attempts = pick % 7 === 0 ? { maxAttempts: 2 } : {};
+  const traits = { dueMs, priority, dedupeKey, ttlMs: ttl.ttl, ...attempts };
   const sent = clients.sizes(kind === "enqueue" ? 1 : count, step).map((size) => {
     const item = clients.model.send(name, commit, traits);
     return { item, payload: payloadOf(item.number, size) };
   });
   const payloads = sent.map((each) => each.payload);
-  const all = { ...options(step), ...(delay > 0 ? { delay } : {}), ...(pick % 7 === 0 ? { maxAttempts: 2 } : {}) };
+  const all = { ...options(step), priority, ...ttl, ...attempts, ...(delay > 0 ? { delay } : {}) };
   const queue = handle.queue!;
   const run =
-    kind === "enqueue" ? queue.enqueue(payloads[0]!, all).then((one) => [one]) : queue.enqueueBatch(payloads, all);
+    kind === "enqueue"
+      ? queue.enqueue(payloads[0]!, { ...all, dedupeKey }).then((one) => [one])
+      : queue.enqueueBatch(payloads, all);
   clients.track(commit, run, (enqueued) => {
     clients.note(`${name}: messages from ${sent[0]!.item.number} on got ${enqueued.map((each) => each.id)}`);
-    for (const [index, { item }] of sent.entries()) model.placed(item, placeOfId(enqueued[index]!.id));
+    for (const [index, { item }] of sent.entries()) {
+      const { id, created } = enqueued[index]!;
+      if (dedupeKey !== undefined) model.deduped(item, created, id);
+      if (!created) continue;
+      item.id = id;
+      model.placed(item, placeOfId(id));
+    }
   });
 }
 
@@ -182,6 +200,53 @@ async function openSourceOf(clients: Clients, { source }: Held): Promise<SourceH
   if (queue !== null) return await clients.queue({ queue: Number(queue[1]) });
   const index = Number(/\/g(\d+)$/.exec(source)?.[1]);
   return clients.model.sources.has(source) ? await joinShared(clients, index) : undefined;
+}
+
+async function cancel(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.queue(step);
+  const item = handle?.model.named.at(-1 - (step.pick % 8));
+  if (handle === undefined || item === undefined) return;
+  const commit = clients.begin("cancel", step);
+  handle.model.cancelling(item, commit);
+  clients.note(`cancel ${commit.number}: ${handle.name} ${item.id} (message ${item.number})`);
+  clients.track(commit, handle.queue!.cancel(item.id!, options(step)), (done) => {
+    handle.model.cancelled(item, commit, done);
+  });
+}
+
+async function reschedule(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.queue(step);
+  const item = handle?.model.named.at(-1 - (step.pick % 8));
+  if (handle === undefined || item === undefined) return;
+  const commit = clients.begin("reschedule", step);
+  handle.model.rescheduling(item);
+  clients.track(commit, handle.queue!.reschedule(item.id!, { delay: step.ms }, options(step)), (done) => {
+    // A second call may have changed it again by now.
+    if (done && clients.pending === 0) handle.model.rescheduled(item, commit.madeMs + step.ms);
+  });
+}
+
+async function empty(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.queue(step);
+  if (handle === undefined) return;
+  const commit = clients.begin("purge", step);
+  handle.model.clearing(commit);
+  clients.track(commit, handle.queue!.purge(options(step)));
+}
+
+/** Mostly it goes on again soon. */
+async function pause(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.queue(step);
+  if (handle === undefined) return;
+  const paused = step.pick % 3 === 0;
+  const commit = clients.begin(paused ? "pause" : "resume", step);
+  handle.model.pausing(commit, paused);
+  clients.track(commit, paused ? handle.queue!.pause(options(step)) : handle.queue!.resume(options(step)));
+}
+
+async function expire(clients: Clients, step: Step): Promise<void> {
+  const handle = await clients.queue(step);
+  if (handle !== undefined) clients.watch("expire", handle.queue!.expire(), () => {});
 }
 
 async function readDead(clients: Clients, step: Step): Promise<void> {

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { BackoffOptions, LogSettings, QueueKind, TaskOptions } from "../../api/contract.js";
+import type { BackoffOptions, LogSettings, QueueKind, RateOptions, TaskOptions } from "../../api/contract.js";
 import { UsageError } from "../exit.js";
 import {
   attempts,
@@ -7,7 +7,9 @@ import {
   durationOrUnlimited,
   finiteNumber,
   header,
+  rate,
   sizeOrUnlimited,
+  wholeNumber,
   withCommonOptions,
 } from "../options.js";
 import { action } from "../run.js";
@@ -20,6 +22,11 @@ interface CreateOptions {
   readonly backoffMax?: string;
   readonly backoffFactor?: number;
   readonly backoffJitter?: number;
+  readonly concurrency?: number;
+  readonly concurrencyPerKey?: number;
+  readonly lookAhead?: number;
+  readonly rate?: RateOptions;
+  readonly ageing?: string | number;
   readonly retentionAge?: string | number;
   readonly retentionBytes?: string | number;
   readonly retentionCount?: number;
@@ -48,6 +55,19 @@ export function registerCreate(program: Command): void {
     .option("--backoff-max <duration>", "task: longest wait after a failure (5m)", duration)
     .option("--backoff-factor <n>", "task: growth of the wait from failure to failure (2)", finiteNumber)
     .option("--backoff-jitter <n>", "task: random part of the wait, 0 to 1 (0.2)", finiteNumber)
+    .option("--concurrency <n>", 'task: leased at once, or "unlimited" (unlimited)', attempts)
+    .option("--concurrency-per-key <n>", "task: tasks of one order key under way at once (1)", wholeNumber(1))
+    .option(
+      "--look-ahead <n>",
+      "task: tasks that others of their order key keep back and that are passed (1000)",
+      wholeNumber(1),
+    )
+    .option("--rate <n/duration>", 'task: deliveries in a window of time, as 100/1s, or "unlimited" (unlimited)', rate)
+    .option(
+      "--ageing <duration>",
+      'task: waiting that counts as much as one priority, or "unlimited" (unlimited: priorities are strict)',
+      durationOrUnlimited,
+    )
     .option("--retention-age <duration>", 'log: remove what is older, or "unlimited"', durationOrUnlimited)
     .option("--retention-bytes <size>", 'log: keep so much of the newest, or "unlimited"', sizeOrUnlimited)
     .option("--retention-count <n>", 'log: keep so many of the newest, or "unlimited"', attempts)
@@ -77,7 +97,7 @@ export function registerCreate(program: Command): void {
     const { type } = run.options;
     const settings = { log: logSettings(run.options), task: taskSettings(run.options) };
     if (type === "log" && Object.keys(settings.task).some((name) => name !== "metadata")) {
-      throw new UsageError("leases, attempts and backoff are settings of task queues; a log has none");
+      throw new UsageError("leases, attempts, backoff and pace are settings of task queues; a log has none");
     }
     if (type === "task" && Object.keys(settings.log).some((name) => name !== "metadata")) {
       throw new UsageError(
@@ -110,6 +130,11 @@ function taskSettings(options: CreateOptions): TaskOptions {
     lease: options.lease,
     maxAttempts: options.maxAttempts,
     backoff: Object.keys(backoff).length > 0 ? backoff : undefined,
+    concurrency: options.concurrency,
+    concurrencyPerKey: options.concurrencyPerKey,
+    lookAhead: options.lookAhead,
+    rate: options.rate,
+    ageing: options.ageing,
     metadata: options.metadata,
   });
 }
