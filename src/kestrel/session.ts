@@ -193,7 +193,7 @@ export class Session {
     const run = this.#run;
     if (run !== undefined && this.#extend(run, request)) return true;
     this.#beginRun();
-    if (request.command === "set" && request.queues.length > 1) return false;
+    if (request.command === "set" ? request.queues.length > 1 : this.#open !== undefined) return false;
     const queue = this.#front.queues.opened(request.command === "set" ? request.queues[0]! : request.queue);
     if (queue === undefined) return false;
     this.#run = { queue, request, requests: 1, bodies: [], bytes: 0 };

@@ -216,3 +216,77 @@ test("random bytes never take the front down, nor leave an open read behind", as
     await works(front);
   });
 });
+
+test("thousands of requests in one packet are answered in order, whatever they are", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const many = 5000;
+    client.send(`${"version\r\n".repeat(many)}quit\r\n`);
+    assert.equal(await client.toEnd(), "VERSION varve-test\r\n".repeat(many));
+    await works(front);
+  });
+});
+
+test("sets in a row stop at the queue's limit, and gets in a row at its end", async () => {
+  await withFront({ kestrel: { settings: () => ({ limits: { maxCount: 5 } }) } }, async (front) => {
+    const client = await front.client();
+    const sets = "set full 0 0 1\r\nx\r\n".repeat(8);
+    // Twice, as the queue is new to the front the first time.
+    for (let round = 0; round < 2; round++) {
+      client.send(`${sets}${"get full\r\n".repeat(8)}version\r\n`);
+      assert.equal(
+        await client.until("varve-test\r\n"),
+        "STORED\r\n".repeat(5) +
+          "NOT_STORED\r\n".repeat(3) +
+          "VALUE full 0 1\r\nx\r\nEND\r\n".repeat(5) +
+          "END\r\n".repeat(3) +
+          "VERSION varve-test\r\n",
+      );
+    }
+  });
+});
+
+test("a limit that a queue gets while it is used counts for sets in a row", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const sets = (count: number) => "set later 0 0 1\r\nx\r\n".repeat(count);
+    // By the last of these, the front knows that there is no limit, and stores them together.
+    for (let round = 0; round < 3; round++) {
+      assert.equal(
+        await client.ask(`${sets(4)}version\r\n`, "varve-test\r\n"),
+        `${"STORED\r\n".repeat(4)}VERSION varve-test\r\n`,
+      );
+    }
+    const queue = await front.mq.openTask("later");
+    assert.equal((await queue.stats()).enqueued, 12);
+    await queue.configure({ limits: { maxCount: 12 } });
+    assert.equal(
+      await client.ask(`${sets(4)}version\r\n`, "varve-test\r\n"),
+      `${"NOT_STORED\r\n".repeat(4)}VERSION varve-test\r\n`,
+    );
+  });
+});
+
+test("requests in a row for several queues, with values of all sizes and different ends, keep their order", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const value = (index: number) => String(index).padStart([1, 50, 200, 5000][index % 4]!, ".");
+    const expected: string[] = [];
+    let requests = "";
+    for (let index = 0; index < 200; index++) {
+      const text = value(index);
+      requests += `set row${index % 16 < 8 ? "a" : "b"} 0 ${index % 3 === 0 ? 60 : 0} ${text.length}\r\n${text}\r\n`;
+    }
+    for (const queue of ["a", "b"]) {
+      for (let index = 0; index < 200; index++) {
+        if (index % 16 < 8 !== (queue === "a")) continue;
+        requests += `get row${queue}\r\n`;
+        expected.push(`VALUE row${queue} 0 ${value(index).length}\r\n${value(index)}\r\nEND\r\n`);
+      }
+      requests += `get row${queue}\r\n`.repeat(3);
+      expected.push("END\r\n".repeat(3));
+    }
+    client.send(`${requests}quit\r\n`);
+    assert.equal(await client.toEnd(), "STORED\r\n".repeat(200) + expected.join(""));
+  });
+});
