@@ -11,6 +11,6 @@ export function keepHeapSmall(): void {
   setFlagsFromString("--semi-space-growth-factor=1");
   // So little is collected faster by one thread than by several that have to be woken.
   setFlagsFromString("--no-parallel-scavenge");
-  // A full collection is due when a fifth has been added to what the last one left.
-  setFlagsFromString("--heap-growing-percent=20");
+  // A full collection is due when a tenth has been added to what the last one left.
+  setFlagsFromString("--heap-growing-percent=10");
 }
