@@ -9,5 +9,7 @@ const ROUNDS = 100;
 export async function daemon({ random, folder, scale }: Stage): Promise<Outcome> {
   const rounds = Math.max(1, Math.round(ROUNDS * scale));
   const { kills, stored, confirmed, open } = await killDaemons(join(folder, "data"), rounds, random);
-  return { line: `${kills} kills, ${stored} sets acknowledged, ${confirmed} reads confirmed, ${open} open at a kill` };
+  return {
+    line: `${kills} times a daemon was killed, ${stored} sets acknowledged, ${confirmed} reads confirmed, ${open} open at a kill`,
+  };
 }
