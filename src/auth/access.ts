@@ -27,7 +27,7 @@ export interface Principal {
   /** For logs. */
   readonly name: string;
   /** @param queue empty for the directory as a whole */
-  may(permission: Permission, kind: ObjectKind, queue: string): boolean;
+  readonly may: (permission: Permission, kind: ObjectKind, queue: string) => boolean;
   /**
    * False once the users file says something else of this user than at the login. What the connection has under way was
    * allowed by the old one: it should end, and the client log in again.
@@ -110,10 +110,10 @@ class Login implements Principal {
     this.#rules = user.allow;
   }
 
-  may(permission: Permission, kind: ObjectKind, queue: string): boolean {
+  readonly may = (permission: Permission, kind: ObjectKind, queue: string): boolean => {
     this.#refresh();
     return allows(this.#rules, permission, kind, queue);
-  }
+  };
 
   get current(): boolean {
     this.#refresh();
