@@ -12,6 +12,7 @@
  */
 
 import type { Socket } from "node:net";
+import { authorise } from "./authorise.js";
 import { Output } from "./output.js";
 import { RequestParser } from "./parser.js";
 import { Reads } from "./reads.js";
@@ -125,11 +126,13 @@ export class Session {
     // A request that is answered at once calls back from within.
     if (this.#pumping) return;
     this.#pumping = true;
+    const { may } = this.#front.options;
     try {
       while (!this.#ending && this.#hasRoom()) {
         const request = this.#held ?? this.#parser.next();
-        this.#held = undefined;
         if (request === undefined) break;
+        if (may !== undefined && this.#held === undefined) authorise(may, request);
+        this.#held = undefined;
         if (!this.#take(request)) {
           // The body of a set stands in the packet, which stays until the parser is asked again.
           this.#held = request;
