@@ -28,6 +28,8 @@ const IN_FLIGHT_BYTES = 1024 * 1024;
 const UNREAD_BYTES_MAX = 1024 * 1024;
 /** Requests that wait for their turn, in bytes, before the socket is no longer read. */
 const UNREAD_INPUT_BYTES_MAX = 256 * 1024;
+/** Who keeps no more than this in memory is not the one to be refused when all together keep too much. */
+const SMALL_BYTES = 16 * 1024;
 /** Input is read on for this long after an error, so that the reply is not lost to a reset. */
 const LINGER_MS = 1000;
 
@@ -176,7 +178,7 @@ export class Session {
   #account(): void {
     const heldBytes = this.#parser.heldBytes + this.#inFlightBytes;
     if (heldBytes === this.#heldBytes) return;
-    const allowed = this.#front.hold(heldBytes - this.#heldBytes);
+    const allowed = this.#front.hold(heldBytes - this.#heldBytes) || heldBytes <= SMALL_BYTES;
     this.#heldBytes = heldBytes;
     if (!allowed && !this.#ending) this.#refuse(new Refusal("SERVER_ERROR out of memory for requests under way"));
   }
@@ -272,6 +274,10 @@ export class Session {
   #fail(refusal: Refusal): void {
     this.#ending = true;
     this.#slots.length = 0;
+    this.#held = undefined;
+    this.#parser.drop();
+    this.#inFlightBytes = 0;
+    this.#account();
     this.#output.text(`${refusal.message}\r\n`);
     this.#finish();
   }

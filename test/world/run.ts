@@ -7,6 +7,7 @@ import { rmSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { awake } from "../support/awake.js";
 import { Seeded } from "../support/seeded.js";
+import { daemon } from "./daemon.js";
 import { faults } from "./faults.js";
 import { full } from "./full.js";
 import { kill } from "./kill.js";
@@ -16,6 +17,7 @@ import { makeFolder, type Outcome, type Stage } from "./rounds.js";
 
 const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = {
   kill,
+  daemon,
   power,
   full,
   files,
@@ -24,7 +26,7 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = {
 };
 
 /** Of the time that is left, what the parts of many rounds may have. The others are soon over. */
-const SHARES: Readonly<Record<string, number>> = { kill: 0.55, power: 0.65 };
+const SHARES: Readonly<Record<string, number>> = { kill: 0.45, daemon: 0.4, power: 0.7 };
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
