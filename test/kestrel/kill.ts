@@ -31,8 +31,11 @@ export interface KillResult {
   readonly open: number;
 }
 
-/** Kills a daemon in so many rounds. @throws Error when what it holds then is not what its clients were told */
-/** @param isTimeUp whether to end with the next round */
+/**
+ * Kills a daemon in so many rounds.
+ * @param isTimeUp whether to end with the next one
+ * @throws Error when what it holds then is not what its clients were told
+ */
 export async function killDaemons(
   directory: string,
   rounds: number,
