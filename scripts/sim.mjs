@@ -29,7 +29,7 @@ const TWICE_EVERY = 50;
  * The share of lives that have a second end when there are many seeds: what comes of more of them is less than of more seeds.
  * One seed by itself tries them all, those among them.
  */
-const OTHER_ENDS = 0.4;
+const OTHER_ENDS = 0.45;
 const FAILURES_MAX = 20;
 /** Of each of the two rounds of a small workload, at most. */
 const SWEEP_STEPS = 8;
