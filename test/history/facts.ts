@@ -192,7 +192,8 @@ export class TaskFacts extends QueueFacts {
 
 /** When the daemon, and clients, could not answer. */
 export class Faults {
-  readonly #outages: { readonly from: number; readonly to: number }[] = [];
+  /** Of the daemon. */
+  readonly outages: { readonly from: number; readonly to: number }[] = [];
   readonly #kills: Fault[] = [];
   readonly #times: readonly number[];
 
@@ -204,17 +205,17 @@ export class Faults {
       if (fault.whom !== "daemon") continue;
       if (fault.fault === "kill" || fault.fault === "pause") since ??= fault.at;
       else if (since !== undefined) {
-        this.#outages.push({ from: since, to: fault.at });
+        this.outages.push({ from: since, to: fault.at });
         since = undefined;
       }
     }
-    if (since !== undefined) this.#outages.push({ from: since, to: Number.POSITIVE_INFINITY });
+    if (since !== undefined) this.outages.push({ from: since, to: Number.POSITIVE_INFINITY });
   }
 
   /** The latest end of a time that began at `start`: one that an outage fell into may begin anew after it. */
   latestEnd(start: number, durationMs: number): number {
     let end = start + durationMs;
-    for (const { from, to } of this.#outages) {
+    for (const { from, to } of this.outages) {
       if (from > end) break;
       if (to >= start) end = Math.max(end, to + durationMs);
     }
@@ -238,7 +239,7 @@ export class Faults {
   disturbed(call: Call): boolean {
     const next = this.#times[firstFrom(this.#times, call.invoke)];
     if (next !== undefined && next <= call.return) return true;
-    return this.#outages.some(({ from, to }) => from <= call.return && to >= call.invoke);
+    return this.outages.some(({ from, to }) => from <= call.return && to >= call.invoke);
   }
 }
 

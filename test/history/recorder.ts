@@ -1,0 +1,61 @@
+/** Notes down what a client calls and is told, in the form that the judge reads. */
+
+import { crc32 } from "node:zlib";
+import { isVarveError } from "../../src/index.js";
+import { payloadOf } from "../crash/journal.js";
+import type { HistoryFile } from "./files.js";
+import type { Deed, Value } from "./history.js";
+
+/** Milliseconds of the machine's monotonic clock, which all processes share. */
+export function nowMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+/** What is asked, and what the answer adds to it. */
+export type Asked = Deed extends infer D ? (D extends Deed ? Omit<D, "call"> : never) : never;
+
+/** What a call brought. Without `value`, `code` says why there is none. */
+export type Told<R> =
+  | { readonly value: R; readonly code?: undefined }
+  | { readonly value?: undefined; readonly code: string };
+
+export class Recorder {
+  readonly client: string;
+  readonly #file: HistoryFile;
+  #calls = 0;
+
+  constructor(client: string, file: HistoryFile) {
+    this.client = client;
+    this.#file = file;
+  }
+
+  /**
+   * Makes a call between its two lines.
+   * @param told what the answer adds to the history
+   * @returns the answer, or the code of the error
+   */
+  async call<R>(asked: Asked, run: () => Promise<R>, told: (answer: R) => object = () => ({})): Promise<Told<R>> {
+    const { client } = this;
+    const call = this.#calls++;
+    this.#file.write({ client, call, invoke: nowMs(), ...asked });
+    try {
+      const value = await run();
+      this.#file.write({ client, call, return: nowMs(), outcome: "ok", ...told(value) });
+      return { value };
+    } catch (error) {
+      if (!isVarveError(error)) throw error;
+      const { code } = error;
+      const outcome = code === "ERR_OUTCOME_UNKNOWN" ? "unknown" : "refused";
+      this.#file.write({ client, call, return: nowMs(), outcome, code });
+      return { code };
+    }
+  }
+}
+
+/** The name that a payload was sent under, with a sum behind it if it is not, byte for byte, what was sent. */
+export function nameOf(payload: Buffer): Value {
+  const text = payload.toString();
+  const name = text.slice(0, Math.max(0, text.indexOf("|")));
+  if (text === payloadOf(name)) return name;
+  return `${name.slice(0, 100) || "?"}#${crc32(payload).toString(16)}`;
+}
