@@ -92,6 +92,11 @@ export class Delivery {
     this.#engine = engine;
   }
 
+  /** Tasks whose delivery is on its way to the log. */
+  get leasing(): number {
+    return this.#leasing;
+  }
+
   get waiters(): number {
     return this.#receivers.size;
   }
