@@ -169,7 +169,7 @@ export interface History {
 
 type Line = Partial<Call & Declared & Fault> & { readonly call?: number; readonly note?: string };
 
-/** Puts a history together from lines, which may be those of several files one after another. */
+/** Puts a history together from lines, which may be those of several files one after another, or from what recorders write. */
 export class HistoryReader {
   readonly #calls: Call[] = [];
   readonly #queues = new Map<string, Declared>();
@@ -190,10 +190,20 @@ export class HistoryReader {
       if (last) return;
       throw new Error(`no line of a history: ${text.slice(0, 200)}`, { cause: error });
     }
+    try {
+      this.write(line);
+    } catch (error) {
+      throw new Error(`no line of a history: ${text.slice(0, 200)}`, { cause: error });
+    }
+  }
+
+  /** What a line says, for those who note down what they do without a file. */
+  write(note: object): void {
+    const line = note as Line;
     if (line.note !== undefined) return;
     if (line.declare !== undefined) this.#queues.set(line.declare, line as Declared);
     else if (line.fault !== undefined) this.#faults.push(line as Fault);
-    else if (line.client === undefined) throw new Error(`no line of a history: ${text.slice(0, 200)}`);
+    else if (line.client === undefined) throw new Error("it says nothing");
     else if (line.call === undefined) this.#whole(line);
     else this.#half(line, `${line.client} ${line.call}`);
   }
@@ -208,7 +218,7 @@ export class HistoryReader {
 
   #half(line: Line, name: string): void {
     if (line.invoke !== undefined && line.return === undefined) {
-      this.#open.set(name, line);
+      this.#open.set(name, { ...line });
       return;
     }
     const asked = this.#open.get(name);

@@ -3,7 +3,6 @@
 import { crc32 } from "node:zlib";
 import { isVarveError } from "../../src/index.js";
 import { payloadOf } from "../crash/journal.js";
-import type { HistoryFile } from "./files.js";
 import type { Deed, Value } from "./history.js";
 
 /** Milliseconds of the machine's monotonic clock, which all processes share. */
@@ -19,14 +18,22 @@ export type Told<R> =
   | { readonly value: R; readonly code?: undefined }
   | { readonly value?: undefined; readonly code: string };
 
+/** Where lines go: to a file, or to whoever judges them in the same process. */
+export interface Sink {
+  write(line: object): void;
+}
+
 export class Recorder {
   readonly client: string;
-  readonly #file: HistoryFile;
+  readonly #sink: Sink;
+  readonly #now: () => number;
   #calls = 0;
 
-  constructor(client: string, file: HistoryFile) {
+  /** @param now milliseconds of the one clock of all clients; another one where time is not real */
+  constructor(client: string, sink: Sink, now: () => number = nowMs) {
     this.client = client;
-    this.#file = file;
+    this.#sink = sink;
+    this.#now = now;
   }
 
   /**
@@ -37,16 +44,16 @@ export class Recorder {
   async call<R>(asked: Asked, run: () => Promise<R>, told: (answer: R) => object = () => ({})): Promise<Told<R>> {
     const { client } = this;
     const call = this.#calls++;
-    this.#file.write({ client, call, invoke: nowMs(), ...asked });
+    this.#sink.write({ client, call, invoke: this.#now(), ...asked });
     try {
       const value = await run();
-      this.#file.write({ client, call, return: nowMs(), outcome: "ok", ...told(value) });
+      this.#sink.write({ client, call, return: this.#now(), outcome: "ok", ...told(value) });
       return { value };
     } catch (error) {
       if (!isVarveError(error)) throw error;
       const { code } = error;
       const outcome = code === "ERR_OUTCOME_UNKNOWN" ? "unknown" : "refused";
-      this.#file.write({ client, call, return: nowMs(), outcome, code });
+      this.#sink.write({ client, call, return: this.#now(), outcome, code });
       return { code };
     }
   }

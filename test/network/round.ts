@@ -6,6 +6,7 @@
 import type { ChildProcess } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Durability } from "../../src/index.js";
 import { type Running, startVarve } from "../cli/program.js";
 import type { Anomaly } from "../history/anomalies.js";
 import { HistoryFile, historiesOf, loadHistory } from "../history/files.js";
@@ -23,6 +24,7 @@ export interface RoundPlan {
   /** A folder of its own, where the history stays, with the daemon's directory in "data". */
   readonly folder: string;
   readonly place: Place;
+  readonly durability: Durability;
   /** How often something is done to a process. */
   readonly faults: number;
   /** Whether all tasks are worked off at the end, which takes some seconds. */
@@ -177,9 +179,9 @@ class Round {
   async #startDaemon(): Promise<void> {
     const place = this.#place;
     if ("target" in place) {
-      const { folder } = this.#plan;
-      const args = ["daemon", "--target", place.target, "--data-dir", join(folder, "data"), "--log-level", "error"];
-      this.#daemon = startVarve(args);
+      const { folder, durability } = this.#plan;
+      const data = ["--data-dir", join(folder, "data"), "--durability", durability];
+      this.#daemon = startVarve(["daemon", "--target", place.target, "--log-level", "error", ...data]);
       await inTime("the daemon listens", this.#daemon.printed(/serves/));
     }
     this.#note("start", DAEMON);

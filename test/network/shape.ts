@@ -1,6 +1,6 @@
 /** What all processes of a round agree upon. */
 
-import { type MessageQueue, type OpenOptions, open, type TaskOptions } from "../../src/index.js";
+import { type Durability, type MessageQueue, type OpenOptions, open, type TaskOptions } from "../../src/index.js";
 import type { Declared } from "../history/history.js";
 
 export const LOG = "events";
@@ -31,11 +31,11 @@ export const DECLARED: readonly Declared[] = QUEUES.map((declare) => ({
 }));
 
 /** Where the clients of a round find the queues: in a directory, which the process itself opens, or behind a daemon. */
-export type Place = { readonly directory: string } | { readonly target: string };
+export type Place = { readonly directory: string; readonly durability: Durability } | { readonly target: string };
 
 export function reach(place: Place): Promise<MessageQueue> {
   if ("target" in place) throw new Error("not yet");
-  return open(place.directory, OPEN_OPTIONS);
+  return open(place.directory, { ...OPEN_OPTIONS, durability: place.durability });
 }
 
 /** Everything of a queue under the names that the workload uses. */

@@ -2,6 +2,7 @@
 
 import { createServer } from "node:net";
 import { join } from "node:path";
+import type { Durability } from "../../src/index.js";
 import { Seeded } from "../support/seeded.js";
 import { playRound, type RoundResult } from "./round.js";
 import type { Place } from "./shape.js";
@@ -12,7 +13,10 @@ const FAULTS_MAX = 4;
 
 const PLACES = {
   /** The client has the directory open itself. */
-  embedded: async (folder: string): Promise<Place> => ({ directory: join(folder, "data") }),
+  embedded: async (folder: string, durability: Durability): Promise<Place> => ({
+    directory: join(folder, "data"),
+    durability,
+  }),
   tcp: async (): Promise<Place> => ({ target: `tcp://127.0.0.1:${await freePort()}` }),
   unix: async (folder: string): Promise<Place> => ({ target: `unix://${join(folder, "socket")}` }),
 } as const;
@@ -29,7 +33,8 @@ export async function playWay(way: Way, seed: number, folder: string): Promise<R
   const random = new Seeded(seed);
   const faults = random.between(1, FAULTS_MAX);
   const drains = seed % DRAINS_EVERY === 0;
-  return await playRound({ random, folder, place: await PLACES[way](folder), faults, drains });
+  const durability = random.pick(["sync", "async"] as const);
+  return await playRound({ random, folder, place: await PLACES[way](folder, durability), durability, faults, drains });
 }
 
 /** A port that nobody listens on, so that a daemon that is started again is found where it was. */
