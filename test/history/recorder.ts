@@ -3,7 +3,7 @@
 import { crc32 } from "node:zlib";
 import { isVarveError } from "../../src/index.js";
 import { payloadOf } from "../crash/journal.js";
-import type { Deed, Value } from "./history.js";
+import type { Deed, Outcome, Value } from "./history.js";
 
 /** Milliseconds of the machine's monotonic clock, which all processes share. */
 export function nowMs(): number {
@@ -42,20 +42,29 @@ export class Recorder {
    * @returns the answer, or the code of the error
    */
   async call<R>(asked: Asked, run: () => Promise<R>, told: (answer: R) => object = () => ({})): Promise<Told<R>> {
-    const { client } = this;
-    const call = this.#calls++;
-    this.#sink.write({ client, call, invoke: this.#now(), ...asked });
+    const call = this.begin(asked);
     try {
       const value = await run();
-      this.#sink.write({ client, call, return: this.#now(), outcome: "ok", ...told(value) });
+      this.end(call, "ok", told(value));
       return { value };
     } catch (error) {
       if (!isVarveError(error)) throw error;
       const { code } = error;
-      const outcome = code === "ERR_OUTCOME_UNKNOWN" ? "unknown" : "refused";
-      this.#sink.write({ client, call, return: this.#now(), outcome, code });
+      this.end(call, code === "ERR_OUTCOME_UNKNOWN" ? "unknown" : "refused", { code });
       return { code };
     }
+  }
+
+  /** The two lines singly, for calls that somebody else makes. Returns the call's number. */
+  begin(asked: Asked): number {
+    const { client } = this;
+    const call = this.#calls++;
+    this.#sink.write({ client, call, invoke: this.#now(), ...asked });
+    return call;
+  }
+
+  end(call: number, outcome: Outcome, told: object = {}): void {
+    this.#sink.write({ client: this.client, call, return: this.#now(), outcome, ...told });
   }
 }
 

@@ -3,8 +3,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type GroupMember, isVarveError, type LogRecord, type Task, type TaskQueue } from "../../src/index.js";
 import { payloadOf } from "../crash/journal.js";
-import type { LogEntry, Part } from "../history/history.js";
-import { nameOf, type Recorder } from "../history/recorder.js";
+import type { LogEntry, Outcome, Part } from "../history/history.js";
+import { type Asked, nameOf, type Recorder } from "../history/recorder.js";
 import type { Seeded } from "../support/seeded.js";
 import { GROUP, LEASE_MS, LOG, type Queues } from "./shape.js";
 
@@ -190,6 +190,53 @@ export const consumer: Role = async (actor) => {
     }
     return undefined;
   }, [0, 10]);
+};
+
+/**
+ * A worker of the library's own. What it asks for is seen only by what its handler is given: each time, the call before is over
+ * and the next one begun. How long it holds a task is its own affair, so nothing is said of a lease.
+ */
+export const worker: Role = async ({ recorder, random, queues, signal }) => {
+  const queue = random.pick(queues.tasks);
+  const settles = new Map<string, number>();
+  /** Of those whose lease was lost before they had anything to say. */
+  const lost = new Set<string>();
+  const ask = (): number => recorder.begin({ op: "dequeue", queue: queue.name, max: 1, leaseMs: 0 });
+  let asking = ask();
+  const settled = (task: Task | undefined, outcome: Outcome, told: object = {}): void => {
+    if (task === undefined) return;
+    const call = settles.get(task.token);
+    if (call === undefined) lost.add(task.token);
+    else recorder.end(call, outcome, told);
+  };
+  const working = queue.work(
+    async ({ id, payload, attempt, token }) => {
+      recorder.end(asking, "ok", { tasks: [[id, nameOf(payload), attempt, token]] });
+      asking = ask();
+      await sleep(random.chance(0.1) ? random.between(LEASE_MS, LEASE_MS * 1.5) : random.between(0, 30));
+      const fails = random.chance(0.15);
+      if (!lost.delete(token)) {
+        const asked: Asked = fails
+          ? { op: "nack", queue: queue.name, token, delayMs: 0 }
+          : { op: "ack", queue: queue.name, tokens: [token] };
+        settles.set(token, recorder.begin(asked));
+      }
+      if (fails) throw new Error("on purpose");
+    },
+    { concurrency: random.between(1, 4) },
+  );
+  working
+    .on("completed", (task) => settled(task, "ok"))
+    .on("failed", (task, error) => {
+      if (isVarveError(error)) settled(task, "refused", { code: error.code });
+      else settled(task, "ok", { dead: false });
+    })
+    .on("dead", (task) => settled(task, "ok", { dead: true }))
+    .on("error", (error, task) => settled(task, "unknown", { code: isVarveError(error) ? error.code : error.message }));
+  if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+  await working.close();
+  // What it took and gave back is nobody's.
+  recorder.end(asking, "unknown");
 };
 
 // ------------------------------------------------------------------------------------------------------------ readers

@@ -9,7 +9,7 @@ import { HistoryFile } from "../history/files.js";
 import { Recorder } from "../history/recorder.js";
 import { awake } from "../support/awake.js";
 import { Seeded } from "../support/seeded.js";
-import { consumer, groupReader, looker, producer, type Role, tailer, trimmer } from "./actors.js";
+import { consumer, groupReader, looker, producer, type Role, tailer, trimmer, worker } from "./actors.js";
 import { openQueues, type Place, type Queues, reach } from "./shape.js";
 
 export interface ClientPlan {
@@ -22,7 +22,10 @@ export interface ClientPlan {
   readonly roles: Readonly<Partial<Record<RoleName, number>>>;
 }
 
-const ROLES = { producer, consumer, tailer, groupReader, looker, trimmer } as const satisfies Record<string, Role>;
+const ROLES = { producer, consumer, tailer, groupReader, looker, trimmer, worker } as const satisfies Record<
+  string,
+  Role
+>;
 export type RoleName = keyof typeof ROLES;
 
 const AGAIN_MS = 20;

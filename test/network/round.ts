@@ -71,7 +71,7 @@ class Round {
   #daemon: Running | undefined;
   #started = 0;
   /** Processes that stand still for a while. */
-  readonly #pauses = new Set<Promise<void>>();
+  readonly #pauses = new Map<ChildProcess, Promise<void>>();
 
   constructor(plan: RoundPlan) {
     this.#plan = plan;
@@ -91,7 +91,7 @@ class Round {
       await this.#strike();
     }
     await sleep(random.between(100, 400));
-    await Promise.all(this.#pauses);
+    await Promise.all(this.#pauses.values());
     await this.#stopClients();
     await this.#look();
     await this.#stopDaemon();
@@ -114,24 +114,23 @@ class Round {
   async #strike(): Promise<void> {
     const { random } = this.#plan;
     const dice = random.below(100);
-    const clients = [...this.#clients];
     if (dice < 35) await this.#killDaemon();
-    else if (dice < 60) this.#pauseDaemon(random.between(20, 700));
-    else if (dice < 80 && !this.#embedded) {
-      const [name, child] = random.pick(clients);
-      await this.#killClient(name, child);
-      await this.#startClient(false);
-    } else {
-      const [name, child] = random.pick(clients);
-      this.#pause(name, child.process, random.between(50, 900));
-      // Meanwhile what it is waiting for may be gone.
-      if (random.chance(0.4) && !this.#embedded) await this.#killDaemon();
+    else if (dice < 60 || this.#embedded) this.#pauseDaemon(random.between(20, 900));
+    else {
+      const [name, child] = random.pick([...this.#clients]);
+      if (dice < 80) {
+        await this.#killClient(name, child);
+        await this.#startClient(false);
+      } else {
+        this.#pause(name, child.process, random.between(50, 900));
+        // Meanwhile what it is waiting for may be gone.
+        if (random.chance(0.4)) await this.#killDaemon();
+      }
     }
   }
 
   async #killDaemon(): Promise<void> {
     const { random } = this.#plan;
-    await Promise.all(this.#pauses);
     this.#note("kill", DAEMON);
     if (this.#embedded) {
       for (const [name, child] of this.#clients) await this.#killClient(name, child);
@@ -149,18 +148,18 @@ class Round {
     if (process !== undefined) this.#pause(DAEMON, process, ms);
   }
 
+  /** One that stands still already is left alone. */
   #pause(whom: string, process: ChildProcess, ms: number): void {
-    const pause = (async () => {
-      // One that stands still already is left alone.
-      await Promise.all(this.#pauses);
+    if (this.#pauses.has(process)) return;
+    const pause = async (): Promise<void> => {
       this.#note("pause", whom);
       process.kill("SIGSTOP");
       await sleep(ms);
-      process.kill("SIGCONT");
-      this.#note("resume", whom);
-    })();
-    this.#pauses.add(pause);
-    void pause.finally(() => this.#pauses.delete(pause));
+      this.#pauses.delete(process);
+      // Unless it was killed meanwhile.
+      if (process.kill("SIGCONT")) this.#note("resume", whom);
+    };
+    this.#pauses.set(process, pause());
   }
 
   async #killClient(name: string, child: Child): Promise<void> {
@@ -195,7 +194,7 @@ class Round {
       place: this.#place,
       history: join(folder, `${name}.jsonl`),
       seed: random.uint32(),
-      roles: { producer: 3, consumer: 3, tailer: 1, groupReader: 1, looker: 1, trimmer: trims ? 1 : 0 },
+      roles: { producer: 3, consumer: 3, worker: 1, tailer: 1, groupReader: 1, looker: 1, trimmer: trims ? 1 : 0 },
     };
     const child = startChild(import.meta.url, "./client.js", { args: [JSON.stringify(plan)] });
     this.#clients.set(name, child);
