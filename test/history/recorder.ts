@@ -63,6 +63,11 @@ export class Recorder {
     return call;
   }
 
+  /** A call, or what is like one, that began at some time, and is over. */
+  whole(asked: Asked, invoke: number, told: object): void {
+    this.#sink.write({ client: this.client, invoke, return: this.#now(), outcome: "ok", ...asked, ...told });
+  }
+
   end(call: number, outcome: Outcome, told: object = {}): void {
     this.#sink.write({ client: this.client, call, return: this.#now(), outcome, ...told });
   }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type GroupMember, isVarveError, type LogRecord, type Task, type TaskQueue } from "../../src/index.js";
 import { payloadOf } from "../crash/journal.js";
 import type { LogEntry, Outcome, Part } from "../history/history.js";
-import { type Asked, nameOf, type Recorder } from "../history/recorder.js";
+import { type Asked, nameOf, nowMs, type Recorder } from "../history/recorder.js";
 import type { Seeded } from "../support/seeded.js";
 import { GROUP, LEASE_MS, LOG, type Queues } from "./shape.js";
 
@@ -193,16 +193,17 @@ export const consumer: Role = async (actor) => {
 };
 
 /**
- * A worker of the library's own. What it asks for is seen only by what its handler is given: each time, the call before is over
- * and the next one begun. How long it holds a task is its own affair, so nothing is said of a lease.
+ * A worker of the library's own. When it asked for what its handler is given is not seen: at the earliest when it began. How
+ * long it holds a task is its own affair, so nothing is said of a lease. What it took and nobody was given is of unknown outcome.
  */
 export const worker: Role = async ({ recorder, random, queues, signal }) => {
   const queue = random.pick(queues.tasks);
   const settles = new Map<string, number>();
   /** Of those whose lease was lost before they had anything to say. */
   const lost = new Set<string>();
-  const ask = (): number => recorder.begin({ op: "dequeue", queue: queue.name, max: 1, leaseMs: 0 });
-  let asking = ask();
+  const asked = { op: "dequeue", queue: queue.name, max: 1, leaseMs: 0 } as const;
+  const began = nowMs();
+  const unseen = recorder.begin(asked);
   const settled = (task: Task | undefined, outcome: Outcome, told: object = {}): void => {
     if (task === undefined) return;
     const call = settles.get(task.token);
@@ -211,15 +212,14 @@ export const worker: Role = async ({ recorder, random, queues, signal }) => {
   };
   const working = queue.work(
     async ({ id, payload, attempt, token }) => {
-      recorder.end(asking, "ok", { tasks: [[id, nameOf(payload), attempt, token]] });
-      asking = ask();
+      recorder.whole(asked, began, { tasks: [[id, nameOf(payload), attempt, token]] });
       await sleep(random.chance(0.1) ? random.between(LEASE_MS, LEASE_MS * 1.5) : random.between(0, 30));
       const fails = random.chance(0.15);
       if (!lost.delete(token)) {
-        const asked: Asked = fails
+        const outcome: Asked = fails
           ? { op: "nack", queue: queue.name, token, delayMs: 0 }
           : { op: "ack", queue: queue.name, tokens: [token] };
-        settles.set(token, recorder.begin(asked));
+        settles.set(token, recorder.begin(outcome));
       }
       if (fails) throw new Error("on purpose");
     },
@@ -235,8 +235,7 @@ export const worker: Role = async ({ recorder, random, queues, signal }) => {
     .on("error", (error, task) => settled(task, "unknown", { code: isVarveError(error) ? error.code : error.message }));
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
   await working.close();
-  // What it took and gave back is nobody's.
-  recorder.end(asking, "unknown");
+  recorder.end(unseen, "unknown");
 };
 
 // ------------------------------------------------------------------------------------------------------------ readers
