@@ -1,6 +1,6 @@
 /**
  * Deletion of a queue: one operation of the log, in an entry of its own, so that nothing behind it in the same entry can
- * be for the queue. Handles, waits and reads end when it is applied; space comes free step by step:
+ * be for a queue. Handles, waits and reads end when it is applied; space comes free step by step:
  *
  *   1. the checkpoint that covers the deletion moves none of the queue's batches, and lets its runs in shared segments go
  *   2. its snapshot no longer names the queue, but lists it among those whose files are to be removed
@@ -19,29 +19,32 @@ import { streamIdOfName } from "../storage/segment.js";
 import type { CatalogEntry } from "./catalog.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "./engine.js";
 import { OP_DELETE_QUEUE } from "./queue-state.js";
+import { type IdentifiedCommit, requestBytes } from "./requests.js";
 
 /** Folders of streams stand below the folder of the queue. */
 const DEPTH = 1;
 
 /** Deletes a queue. Resolves when that is committed. Not between `begin` and `add`. */
-export function deleteQueue(engine: Engine, entry: CatalogEntry, durability: Durability): Promise<void> {
+export function deleteQueue(
+  engine: Engine,
+  entry: CatalogEntry,
+  durability: Durability,
+  request?: IdentifiedCommit,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     const { catalog } = engine;
     const { id, kind, name } = entry;
     engine.flush();
-    engine.begin(0, 0, OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length, true);
+    const metaBytes = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length + requestBytes(request);
+    engine.begin(0, 0, metaBytes, true);
     const { lastStreamId } = catalog;
     const output = engine.operation(OP_DELETE_QUEUE, id);
     output.u8(kind);
     output.string(name);
     output.varint(lastStreamId);
     engine.endOperation();
-    engine.add({
-      durability,
-      apply: () => catalog.delete(entry, lastStreamId),
-      settle: resolve,
-      fail: reject,
-    });
+    const apply = () => catalog.delete(entry, lastStreamId);
+    engine.add({ durability, apply, settle: resolve, fail: reject }, request);
     engine.flush();
   });
 }

@@ -5,6 +5,7 @@ import { logMutants } from "./log.js";
 import type { Mutant } from "./mutant.js";
 import { queueMutants } from "./queues.js";
 import { readMutants } from "./read.js";
+import { requestMutants } from "./requests.js";
 import { taskMutants } from "./tasks.js";
 
 export const mutants: readonly Mutant[] = [
@@ -15,4 +16,5 @@ export const mutants: readonly Mutant[] = [
   ...taskMutants,
   ...groupMutants,
   ...queueMutants,
+  ...requestMutants,
 ];

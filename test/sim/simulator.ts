@@ -11,7 +11,7 @@ import { type OpenedDirectory, openDirectory } from "../../src/engine/recovery.j
 import { isVarveError, type MessageQueue, type OpenOptions } from "../../src/index.js";
 import { kinds } from "../../src/queues/kinds.js";
 import { EmbeddedMessageQueue } from "../../src/queues/message-queue.js";
-import { Clients, describeError, type Held, isExpected, settled } from "./clients.js";
+import { Clients, describeError, type Held, isExpected, type NamedCall, settled } from "./clients.js";
 import type { Ending } from "./commit.js";
 import { GENERAL_STEPS } from "./general-steps.js";
 import { GROUP_STEPS, groupName, joinShared } from "./group-steps.js";
@@ -101,6 +101,8 @@ export class Simulator {
   #clients: Clients | undefined;
   /** Tokens from earlier lives. */
   readonly #stale: Held[] = [];
+  /** Calls of earlier lives whose answers were lost. */
+  readonly #lost: NamedCall<unknown>[] = [];
   /** How the lives ended since the model was last compared. */
   #ending: Ended | undefined;
   /** The directory was closed in order. */
@@ -180,6 +182,7 @@ export class Simulator {
       await this.#audit();
       if (round.fromOpen) this.#schedule(round);
       this.#writesLeft = round.astray?.write ?? 0;
+      await this.#clients!.repeatLost();
       for (const step of round.steps) {
         if (disk.halted) break;
         await this.#step(step);
@@ -261,7 +264,7 @@ export class Simulator {
     this.#mq = mq;
     const note = (line: string) => this.#note(line);
     const machine = { plan: this.#plan, model: this.#model, clock: this.clock, disk: this.disk, mq, note };
-    this.#clients = new Clients(machine, this.#stale);
+    this.#clients = new Clients(machine, this.#stale, this.#lost);
     return engine;
   }
 
@@ -506,6 +509,8 @@ export class Simulator {
     await this.#open();
     await this.#audit();
     const clients = this.#clients!;
+    await clients.repeatLost();
+    this.#check();
     for (const { kind, name } of await this.#mq!.queues()) {
       const queue = Number(name.slice(1));
       if (kind === "log") await readAll(clients, (await clients.log({ queue }))!);
