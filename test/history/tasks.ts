@@ -3,11 +3,11 @@
 import type { Report } from "./anomalies.js";
 import type { Delivered, Faults, Sent, Settle, TaskFacts } from "./facts.js";
 import type { Call } from "./history.js";
-import { countBelow, firstFrom, LargestBefore, sorted } from "./search.js";
+import { countBelow, LargestBefore, sorted } from "./search.js";
 
 /** Clocks are rounded to milliseconds, at both ends. */
 const ROUNDING_MS = 2;
-/** How much later than it is due a task may be given to one who asks. */
+/** How much later than it is due a task may be given to one who waits for it; and who waits for less is not heard. */
 const LATE_MS = 1000;
 const DEDUPE_MS = 600_000;
 
@@ -287,7 +287,7 @@ function judgeDedupe(queue: TaskFacts, report: Report): void {
   }
 }
 
-/** A time during which a task was to be given to whoever asked, from when it was first asked for. */
+/** A time during which a task was to be given to whoever asked. */
 interface Ready {
   readonly sent: Sent;
   readonly from: number;
@@ -295,41 +295,34 @@ interface Ready {
 }
 
 /**
- * A call that came back with nothing is wrong, if a task had been due for long, nobody can have held it, and it had been asked
- * for all the while: the first who asks may have to wait for the disk.
+ * A call that waited for long and came back with nothing is wrong, if a task had been due since before it and nobody can have
+ * held it. One that did not wait may only have come before the disk had been read.
  */
 function judgeWaiting(queue: TaskFacts, lives: ReadonlyMap<Sent, Life>, faults: Faults, report: Report): void {
   const { dequeues, rules } = queue;
-  const asked = dequeues.map(({ invoke }) => invoke);
-  const firstAsked = (time: number): number => asked[firstFrom(asked, time)] ?? Number.POSITIVE_INFINITY;
   const unseen = dequeues.filter((call) => call.outcome === "unknown" || faults.disturbed(call));
   const excused = new LargestBefore([
     ...unseen.map((call): [number, number] => {
       const { invoke, leaseMs = rules.leaseMs } = call;
       return [invoke, faults.latestEnd(faults.lastEffect(call), leaseMs) + LATE_MS];
     }),
-    ...faults.outages.map(({ from, to }): [number, number] => [from, firstAsked(to) + LATE_MS]),
+    ...faults.outages.map(({ from, to }): [number, number] => [from, to]),
   ]);
   const ready: Ready[] = [];
-  for (const life of lives.values()) {
-    for (const { sent, from, to } of readyTimes(queue, life, faults)) ready.push({ sent, from: firstAsked(from), to });
-  }
+  for (const life of lives.values()) ready.push(...readyTimes(queue, life, faults));
   ready.sort((a, b) => a.from - b.from);
   const due = new LatestEnd();
   let index = 0;
   for (const { outcome, tasks, invoke, return: at, client } of dequeues) {
-    if (outcome !== "ok" || tasks === undefined || tasks.length > 0) continue;
+    if (outcome !== "ok" || tasks === undefined || tasks.length > 0 || at - invoke < LATE_MS) continue;
     for (let next = ready[index]; next !== undefined && next.from + LATE_MS <= invoke; next = ready[++index])
       due.add(next);
     if (excused.before(at, 0) > invoke) continue;
     for (let top = due.top; top !== undefined && top.to >= at; top = due.top) {
       due.remove();
-      const late = (invoke - top.from).toFixed(0);
-      report(
-        "never",
-        at,
-        `${queue.name}: ${client} was given nothing, though ${top.sent.value} was due and asked for since ${late} ms`,
-      );
+      const [waited, late] = [at - invoke, at - top.from].map((ms) => ms.toFixed(0));
+      const what = `${client} waited for ${waited} ms and was given nothing, though ${top.sent.value} was due for ${late} ms`;
+      report("never", at, `${queue.name}: ${what}`);
     }
   }
 }

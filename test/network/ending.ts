@@ -11,6 +11,8 @@ const STATES: readonly ListOptions["state"][] = ["leased", "scheduled", "blocked
 const LIST_MAX = 100_000;
 /** The judge gives a task that is due so long until it must be handed out. */
 const LATE_MS = 1000;
+/** Who waits for less, the judge does not hear. */
+const PATIENCE_MS = 1.2 * LATE_MS;
 const LONGEST_DELAY_MS = 300;
 
 export async function listAll(recorder: Recorder, { log, tasks }: Queues): Promise<void> {
@@ -67,7 +69,7 @@ export async function drain(recorder: Recorder, { tasks }: Queues): Promise<void
       const late = nowMs() > untilMs;
       const told = await recorder.call(
         { op: "dequeue", queue: queue.name, max: 100 },
-        () => queue.dequeueBatch({ max: 100, wait: late ? 0 : 20 }),
+        () => queue.dequeueBatch({ max: 100, wait: late ? PATIENCE_MS : 20 }),
         (taken) => ({ tasks: taken.map(({ id, payload, attempt, token }) => [id, nameOf(payload), attempt, token]) }),
       );
       const taken = told.value ?? [];

@@ -1,13 +1,11 @@
 /**
- * One round: a daemon with clients in processes of their own, of which some are killed and some made to stand still at
- * moments that a seed chooses. At the end everything is listed, and the history of all of them judged.
+ * One round: a process with clients of all kinds, which is its own daemon, and is killed and made to stand still at moments that
+ * a seed chooses. At the end everything is listed, and the history of all of them judged.
  */
 
 import type { ChildProcess } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Durability } from "../../src/index.js";
-import { type Running, startVarve } from "../cli/program.js";
 import type { Anomaly } from "../history/anomalies.js";
 import { HistoryFile, historiesOf, loadHistory } from "../history/files.js";
 import type { Fault, History } from "../history/history.js";
@@ -24,7 +22,6 @@ export interface RoundPlan {
   /** A folder of its own, where the history stays, with the daemon's directory in "data". */
   readonly folder: string;
   readonly place: Place;
-  readonly durability: Durability;
   /** How often something is done to a process. */
   readonly faults: number;
   /** Whether all tasks are worked off at the end, which takes some seconds. */
@@ -40,7 +37,6 @@ export interface RoundResult {
 
 /** The daemon's name in histories. */
 const DAEMON = "daemon";
-const CLIENTS = 3;
 const QUIET_MS = 100;
 /** No process takes so long to do what it is asked, on however busy a machine. */
 const TOO_LONG_MS = 60_000;
@@ -68,7 +64,6 @@ class Round {
   readonly #file: HistoryFile;
   readonly #place: Place;
   readonly #clients = new Map<string, Child>();
-  #daemon: Running | undefined;
   #started = 0;
   /** Processes that stand still for a while. */
   readonly #pauses = new Map<ChildProcess, Promise<void>>();
@@ -82,10 +77,8 @@ class Round {
   async play(): Promise<void> {
     const { random, faults } = this.#plan;
     for (const declared of DECLARED) this.#file.write(declared);
-    await this.#startDaemon();
-    const count = this.#embedded ? 1 : CLIENTS;
-    const trims = random.chance(0.3);
-    await Promise.all(Array.from({ length: count }, (_, index) => this.#startClient(trims && index === 0)));
+    this.#note("start", DAEMON);
+    await this.#startClient(random.chance(0.3));
     for (let fault = 0; fault < faults; fault++) {
       await sleep(random.between(20, 400));
       await this.#strike();
@@ -94,58 +87,32 @@ class Round {
     await Promise.all(this.#pauses.values());
     await this.#stopClients();
     await this.#look();
-    await this.#stopDaemon();
   }
 
   async killAll(): Promise<void> {
     const clients = [...this.#clients.values()];
     for (const child of clients) child.kill();
-    this.#daemon?.child.kill("SIGKILL");
-    await Promise.all([...clients.map(({ exited }) => exited), this.#daemon?.ended]);
+    await Promise.all(clients.map(({ exited }) => exited));
     this.#file.close();
-  }
-
-  get #embedded(): boolean {
-    return "directory" in this.#place;
   }
 
   // -------------------------------------------------------------------------------------------------------- faults
 
   async #strike(): Promise<void> {
     const { random } = this.#plan;
-    const dice = random.below(100);
-    if (dice < 35) await this.#killDaemon();
-    else if (dice < 60 || this.#embedded) this.#pauseDaemon(random.between(20, 900));
+    if (random.chance(0.5)) await this.#killDaemon();
     else {
-      const [name, child] = random.pick([...this.#clients]);
-      if (dice < 80) {
-        await this.#killClient(name, child);
-        await this.#startClient(false);
-      } else {
-        this.#pause(name, child.process, random.between(50, 900));
-        // Meanwhile what it is waiting for may be gone.
-        if (random.chance(0.4)) await this.#killDaemon();
-      }
+      for (const { process } of this.#clients.values()) this.#pause(DAEMON, process, random.between(20, 900));
     }
   }
 
   async #killDaemon(): Promise<void> {
     const { random } = this.#plan;
     this.#note("kill", DAEMON);
-    if (this.#embedded) {
-      for (const [name, child] of this.#clients) await this.#killClient(name, child);
-    } else {
-      this.#daemon?.child.kill("SIGKILL");
-      await this.#daemon?.ended;
-    }
+    for (const [name, child] of this.#clients) await this.#killClient(name, child);
     await sleep(random.chance(0.5) ? 0 : random.between(1, 200));
-    await this.#startDaemon();
-    if (this.#embedded) await this.#startClient(false);
-  }
-
-  #pauseDaemon(ms: number): void {
-    const process = this.#embedded ? [...this.#clients.values()][0]?.process : this.#daemon?.child;
-    if (process !== undefined) this.#pause(DAEMON, process, ms);
+    this.#note("start", DAEMON);
+    await this.#startClient(false);
   }
 
   /** One that stands still already is left alone. */
@@ -175,17 +142,6 @@ class Round {
 
   // ----------------------------------------------------------------------------------------------------- processes
 
-  async #startDaemon(): Promise<void> {
-    const place = this.#place;
-    if ("target" in place) {
-      const { folder, durability } = this.#plan;
-      const data = ["--data-dir", join(folder, "data"), "--durability", durability];
-      this.#daemon = startVarve(["daemon", "--target", place.target, "--log-level", "error", ...data]);
-      await inTime("the daemon listens", this.#daemon.printed(/serves/));
-    }
-    this.#note("start", DAEMON);
-  }
-
   async #startClient(trims: boolean): Promise<void> {
     const { folder, random } = this.#plan;
     const name = `c${this.#started++}`;
@@ -213,13 +169,6 @@ class Round {
         this.#clients.delete(name);
       }),
     );
-  }
-
-  async #stopDaemon(): Promise<void> {
-    if (this.#daemon === undefined) return;
-    this.#daemon.child.kill("SIGTERM");
-    const { code, stderr } = await inTime("the daemon ends", this.#daemon.ended);
-    if (code !== 0) throw new Error(`the daemon ended with ${code}: ${stderr}`);
   }
 
   /** What there is in the end, as one more client sees it. */

@@ -30,11 +30,10 @@ export const DECLARED: readonly Declared[] = QUEUES.map((declare) => ({
   maxAttempts: MAX_ATTEMPTS,
 }));
 
-/** Where the clients of a round find the queues: in a directory, which the process itself opens, or behind a daemon. */
-export type Place = { readonly directory: string; readonly durability: Durability } | { readonly target: string };
+/** Where the clients of a round find the queues: in a directory, which the process itself opens. */
+export type Place = { readonly directory: string; readonly durability: Durability };
 
 export function reach(place: Place): Promise<MessageQueue> {
-  if ("target" in place) throw new Error("not yet");
   return open(place.directory, { ...OPEN_OPTIONS, durability: place.durability });
 }
 
