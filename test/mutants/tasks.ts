@@ -272,6 +272,6 @@ export const taskMutants: readonly Mutant[] = [
     search: "    for (const change of changes.slice(0, reserved)) change.release();",
     replacement: "",
     breaks: "what is refused has no effect",
-    killer: testFile("test/conformance/embedded.test.ts", "one refused operation refuses all"),
+    killer: testFile("test/conformance/embedded-sync.test.ts", "one refused operation refuses all"),
   },
 ];

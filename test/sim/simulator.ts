@@ -70,8 +70,8 @@ interface Ended {
 /** Thrown to end a run at the first violation: what comes after means little. */
 class Violated extends Error {}
 
-/** @param otherEnds whether each life is recovered from a second end as well */
-export async function simulate(plan: Plan, trace?: (line: string) => void, otherEnds = true): Promise<Report> {
+/** @param otherEnds the share of lives that are recovered from a second end as well; which, the seed decides */
+export async function simulate(plan: Plan, trace?: (line: string) => void, otherEnds = 1): Promise<Report> {
   const simulator = new Simulator(plan, trace);
   simulator.otherEnds = otherEnds;
   return await simulator.run();
@@ -83,12 +83,20 @@ export class Simulator {
   readonly #trace: ((line: string) => void) | undefined;
   #random: SimRandom;
   readonly #branchRandom: SimRandom;
+  readonly #shareRandom: SimRandom;
   #model: Model;
   #witness = new Witness();
   clock: SimClock;
   disk: SimDisk;
-  otherEnds = true;
+  otherEnds = 1;
+  /**
+   * What first lives have left so far, for runs that differ in nothing but how the first one ends. A run whose first life
+   * leaves what another has left is over with it.
+   */
+  known: Set<string> | undefined;
   #hash = 0x811c9dc5;
+  /** The same without the disk calls: what was done, and what clients were told. */
+  #told = 0x811c9dc5;
   #cycles = 0;
   readonly #halted: boolean[] = [];
   #faults = 0;
@@ -122,6 +130,7 @@ export class Simulator {
   constructor(plan: Plan, trace: ((line: string) => void) | undefined, origin?: Simulator) {
     this.#plan = plan;
     this.#trace = trace;
+    this.#shareRandom = new SimRandom(plan.seed ^ 0x5a4e);
     if (origin !== undefined) {
       this.#options = origin.#options;
       this.#branchRandom = origin.#branchRandom.fork();
@@ -144,15 +153,20 @@ export class Simulator {
   /** @param liveness false leaves the machine as the last round did */
   async run(liveness = true): Promise<Report> {
     const violations: string[] = [];
+    let over = false;
     try {
       for (const [index, round] of this.#plan.rounds.entries()) {
-        this.#note(`-- round ${index}, ends with ${round.close ? "close, " : ""}${round.end}`);
+        this.#say(`-- round ${index}, ends with ${round.close ? "close, " : ""}${round.end}`);
         this.#astray = round.astray;
         await this.#round(round);
         if (this.#astrayMet) break;
+        if (index === 0 && this.#isKnown()) {
+          over = true;
+          break;
+        }
       }
       if (this.#astrayMet) await this.#suspect();
-      else if (liveness) await this.#liveness();
+      else if (liveness && !over) await this.#liveness();
     } catch (error) {
       if (!(error instanceof Violated))
         violations.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -170,6 +184,15 @@ export class Simulator {
       commits: this.#commits,
       checkpoints: this.#checkpoints,
     };
+  }
+
+  #isKnown(): boolean {
+    if (this.known === undefined) return false;
+    const ending = this.#ending!;
+    const left = `${ending.kind} ${ending.faulty} ${this.#told} ${this.disk.fingerprint()}`;
+    if (this.known.has(left)) return true;
+    this.known.add(left);
+    return false;
   }
 
   // ------------------------------------------------------------------------------------------------------------- life
@@ -353,9 +376,13 @@ export class Simulator {
 
   /** Another way in which this life might have ended, which is tried as well; what comes after it is not. */
   #drawOtherEnd(end: End): End | undefined {
-    if (!this.otherEnds || this.#astrayMet) return undefined;
+    if (this.#astrayMet) return undefined;
     const ends = EVERY_END.filter((each) => each !== end && (each !== "kill" || !this.#journalFailed));
-    return this.#branchRandom.pick(ends);
+    const other = this.#branchRandom.pick(ends);
+    if (this.#shareRandom.chance(this.otherEnds)) return other;
+    // One that is passed over leaves the others what they are: with more of them, the same and further ones are tried.
+    this.#branchRandom.fork();
+    return undefined;
   }
 
   /** Recovers what another end left, and compares it with what was promised. */
@@ -536,15 +563,24 @@ export class Simulator {
   // ------------------------------------------------------------------------------------------------------------ trace
 
   #note(line: string): void {
+    this.#told = mixed(this.#told, line);
+    this.#say(line);
+  }
+
+  #say(line: string): void {
     this.#mix(line);
     this.#trace?.(line);
   }
 
   #mix(text: string): void {
-    let hash = this.#hash;
-    for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-    this.#hash = hash;
+    this.#hash = mixed(this.#hash, text);
   }
+}
+
+function mixed(before: number, text: string): number {
+  let hash = before;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash;
 }
 
 function optionsOf({ durability, syncIntervalMs, cacheBytes }: Plan): ResolvedOpenOptions {
