@@ -185,10 +185,15 @@ export class Checkpointer {
     while (this.#running !== undefined) await this.#running;
   }
 
-  /** The last checkpoint of an orderly close: nothing is left to recover. No change may be staged any more. */
-  async close(): Promise<void> {
+  /** Resolves when no checkpoint is under way, and none will be tried again. */
+  async stop(): Promise<void> {
     await this.settled();
     this.#retryTimer?.cancel();
+  }
+
+  /** The last checkpoint of an orderly close: nothing is left to recover. No change may be staged any more. */
+  async close(): Promise<void> {
+    await this.stop();
     const captured = { ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 };
     await this.#withReserves(() => this.#checkpoint(captured, true));
   }

@@ -113,6 +113,7 @@ export async function openDirectory(
     }
   }
 
+  let checkpointer: Checkpointer | undefined;
   try {
     await keepDamaged(engine, replay.leftOut, notes);
     for (const name of old) wal.adoptSpare(name);
@@ -125,7 +126,7 @@ export async function openDirectory(
       wal.markFailed();
       throw error;
     }
-    const checkpointer = new Checkpointer(engine);
+    checkpointer = new Checkpointer(engine);
     new Rewriter(engine, checkpointer);
     let covered = true;
     if (sources.length > 0) {
@@ -147,6 +148,9 @@ export async function openDirectory(
     }
     return { engine, checkpointer, report };
   } catch (error) {
+    // Whoever opens the directory next must not find this life still at work in it.
+    await engine.rewriter?.close();
+    await checkpointer?.stop();
     await engine.reserves.stop();
     wal.close();
     engine.files.close();

@@ -297,7 +297,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
       await engine.stop();
       await engine.rewriter?.close();
       if (engine.failure === undefined) await this.#checkpointer.close();
-      else await this.#checkpointer.settled();
+      else await this.#checkpointer.stop();
     } catch (error) {
       // Everything acknowledged is in the log; the next open recovers it from there.
       engine.logger.warn({ directory: engine.directory, error }, "closed without a last checkpoint");

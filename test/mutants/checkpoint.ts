@@ -51,6 +51,14 @@ export const checkpointMutants: readonly Mutant[] = [
     killer: directed("no snapshot asks"),
   },
   {
+    name: "an open that failed leaves its checkpoint to be tried again",
+    file: "src/engine/recovery.ts",
+    search: "    await checkpointer?.stop();\n",
+    replacement: "",
+    breaks: "one writer at a time",
+    killer: testFile("test/sim/full-disk.test.ts", "what an open that failed"),
+  },
+  {
     name: "a failed sync of a segment is passed over",
     file: writer,
     search: "  try {\n    await sync;\n  } catch (cause) {",
