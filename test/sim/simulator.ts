@@ -11,6 +11,7 @@ import { type OpenedDirectory, openDirectory } from "../../src/engine/recovery.j
 import { isVarveError, type MessageQueue, type OpenOptions } from "../../src/index.js";
 import { kinds } from "../../src/queues/kinds.js";
 import { EmbeddedMessageQueue } from "../../src/queues/message-queue.js";
+import { FAILED_MARK } from "../../src/storage/wal.js";
 import { Clients, describeError, type Held, isExpected, type NamedCall, settled } from "./clients.js";
 import type { Ending } from "./commit.js";
 import { GENERAL_STEPS } from "./general-steps.js";
@@ -38,6 +39,7 @@ import { Witness } from "./witness.js";
 
 const PERFORM: Record<StepKind, Perform> = { ...GENERAL_STEPS, ...LOG_STEPS, ...TASK_STEPS, ...GROUP_STEPS };
 const DIRECTORY = "/data";
+const FAILED_PATH = `${DIRECTORY}/wal/${FAILED_MARK}`;
 /** Time that a sync may take, on a simulated disk that has its slow moments. */
 const SYNC_MS_MAX = 1000;
 
@@ -119,6 +121,8 @@ export class Simulator {
   #halt: { readonly on: Aim; left: number; readonly written: number } | undefined;
   /** Faults on calls of one kind, and how many of those are still to come. */
   #aimed: { readonly fault: Fault; left: number }[] = [];
+  /** The log has failed, and that is about to be noted, or could not be. */
+  #marking = false;
   /** Writes until the one that goes astray, and whether that has come. */
   #writesLeft = 0;
   #astray: Astray | undefined;
@@ -249,7 +253,7 @@ export class Simulator {
           this.#model.violate(`open failed with ${describeError(error)}`);
         }
         // A file system whose journal has failed serves no one before the machine has started anew.
-        if (this.#journalFailed) return false;
+        if (this.#mustStartAnew) return false;
         const excused = this.disk.faulted.length > faults || full;
         if (!excused || attempt > 1) throw new Error(`the directory does not open: ${describeError(error)}`);
         this.#soften();
@@ -257,8 +261,12 @@ export class Simulator {
     }
   }
 
-  get #journalFailed(): boolean {
-    return this.disk.faulted.includes("syncDirectory");
+  /**
+   * The next process is one of a machine that has started anew: the journal of the file system has failed; or the log has, and
+   * the process ended before it could note that, which is all that tells of pages that the system gave up.
+   */
+  get #mustStartAnew(): boolean {
+    return this.disk.faulted.includes("syncDirectory") || this.#marking;
   }
 
   /** The disk is well again. */
@@ -309,7 +317,7 @@ export class Simulator {
 
   /** Ends the process, and starts the next machine. */
   async #end({ end: wanted, holes, downMs }: Round): Promise<void> {
-    const end = wanted === "kill" && this.#journalFailed ? "random" : wanted;
+    const end = wanted === "kill" && this.#mustStartAnew ? "random" : wanted;
     const lastMs = this.clock.elapsedMs();
     const other = this.#drawOtherEnd(end);
     const otherEnding = other && this.#endingWith(other);
@@ -377,7 +385,7 @@ export class Simulator {
   /** Another way in which this life might have ended, which is tried as well; what comes after it is not. */
   #drawOtherEnd(end: End): End | undefined {
     if (this.#astrayMet) return undefined;
-    const ends = EVERY_END.filter((each) => each !== end && (each !== "kill" || !this.#journalFailed));
+    const ends = EVERY_END.filter((each) => each !== end && (each !== "kill" || !this.#mustStartAnew));
     const other = this.#branchRandom.pick(ends);
     if (this.#shareRandom.chance(this.otherEnds)) return other;
     // One that is passed over leaves the others what they are: with more of them, the same and further ones are tried.
@@ -406,7 +414,9 @@ export class Simulator {
   }
 
   #watchDisk(): void {
+    this.#marking = false;
     this.disk.onCall = (kind, path, call) => {
+      if (path === FAILED_PATH && kind !== "size") this.#marking = kind === "open";
       this.#mix(`${kind} ${path}`);
       const halt = this.#halt;
       if (halt !== undefined && isAimedAt(halt.on, kind, path) && --halt.left === 0) {

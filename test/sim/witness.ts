@@ -205,7 +205,7 @@ function describeLane(
   const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task)).reverse();
   const back = [...ledger.returned, ...sessions].map(({ offset }) => offset);
   const end = endIn(ends, stream);
-  const cursor = stream.skipGaps(ledger.cursor) >= stream.next ? end : ledger.cursor;
+  const cursor = Math.min(ledger.cursor, end);
   const isThere = (offset: number) => ledger.outstanding.has(offset) || scheduled?.has(number, offset) === true;
   const done = sorted([...ledger.ahead].filter((offset) => !isThere(offset)));
   return `${number}: ${cursor} of ${end} without ${done}, ${outstanding.join("; ")}, first ${back}`;
