@@ -14,11 +14,10 @@ const DEDUPE_MS = 600_000;
 export function judgeTasks(queue: TaskFacts, faults: Faults, report: Report): void {
   const lives = new Map<Sent, Life>();
   for (const sent of queue.sent.values()) {
-    if (sent.suspect) continue;
-    sortDeliveries(sent.deliveries);
-    lives.set(sent, new Life(sent));
+    if (!sent.suspect) lives.set(sent, new Life(sent));
   }
   noteLetters(queue, lives);
+  for (const life of lives.values()) sortDeliveries(life);
   const unseen = sorted(
     queue.dequeues.filter((call) => call.outcome === "unknown" || faults.disturbed(call)).map(({ invoke }) => invoke),
   );
@@ -62,8 +61,12 @@ class Life {
   }
 }
 
-/** By when they were answered; of those that were under way at once, the attempts say the order. */
-function sortDeliveries(deliveries: Delivered[]): void {
+/**
+ * By when they were answered; of those that were under way at once, the attempts say the order, unless these may have begun
+ * anew.
+ */
+function sortDeliveries(life: Life): void {
+  const { deliveries } = life.sent;
   deliveries.sort((a, b) => a.call.return - b.call.return);
   for (let index = 1; index < deliveries.length; index++) {
     const delivered = deliveries[index] as Delivered;
@@ -71,10 +74,16 @@ function sortDeliveries(deliveries: Delivered[]): void {
     for (; at > 0; at--) {
       const before = deliveries[at - 1] as Delivered;
       if (before.call.return < delivered.call.invoke || before.attempt <= delivered.attempt) break;
+      if (life.redrivenBy(delivered.call.return)) break;
       deliveries[at] = before;
     }
     deliveries[at] = delivered;
   }
+}
+
+/** Whether nothing says which of two deliveries came first. */
+function isOpen(life: Life, first: Delivered, second: Delivered): boolean {
+  return second.call.invoke <= first.call.return && life.redrivenBy(second.call.return);
 }
 
 function noteLetters(queue: TaskFacts, lives: ReadonlyMap<Sent, Life>): void {
@@ -110,7 +119,7 @@ function judgeDeliveries(queue: TaskFacts, life: Life, unseen: readonly number[]
     if (afterAck && acked !== undefined && at >= acked.call.invoke) {
       report("acked-redelivered", at, `${which}, acked by ${acked.call.client}`);
     } else {
-      if (previous !== undefined) judgePair(name, previous, delivered, report);
+      if (previous !== undefined && !isOpen(life, previous, delivered)) judgePair(name, previous, delivered, report);
       const last = previous === undefined ? 0 : previous.attempt;
       const release = previous === undefined ? undefined : releaseOf(previous, at);
       if (redriven) excess = 0;
@@ -167,8 +176,10 @@ function judgePair(name: string, first: Delivered, second: Delivered, report: Re
 function judgeSettles(queue: TaskFacts, life: Life, report: Report): void {
   const { deliveries } = life.sent;
   const { maxAttempts = Number.POSITIVE_INFINITY } = queue.rules;
-  for (const [index, { attempt, settles }] of deliveries.entries()) {
-    const next = deliveries[index + 1];
+  for (const [index, delivered] of deliveries.entries()) {
+    const { attempt, settles } = delivered;
+    const behind = deliveries[index + 1];
+    const next = behind === undefined || isOpen(life, delivered, behind) ? undefined : behind;
     let settled: Settle | undefined;
     for (const settle of settles) {
       const { kind, call, bury, dead } = settle;
