@@ -50,7 +50,7 @@ import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
-import { type Change, commit, foreignQueue } from "./commit.js";
+import { asItStands, type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
 import { checkBatch, detach, InputReader, park } from "./input.js";
@@ -381,6 +381,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       this.checkOpen();
       const identified = request?.tells();
       await configureTasks(this.engine, this.#state, change, durability, identified);
+      await asItStands(this.engine, durability);
     });
   }
 
