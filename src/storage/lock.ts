@@ -27,6 +27,8 @@ export const LOCK_FILE = "LOCK";
 export const OWNER_FILE = windows ? "LOCK.owner" : LOCK_FILE;
 
 export interface DirectoryLock {
+  /** Tells others, in the owner's particulars, where they can reach it. */
+  announce(target: string): void;
   /** Gives the directory up. Further calls do nothing. */
   release(): void;
 }
@@ -37,21 +39,30 @@ interface Owner {
   readonly host: string;
   /** When it took the lock; ISO 8601. */
   readonly since: string;
+  /** It lets others use the directory through it. */
+  readonly shared?: boolean | undefined;
+  /** Where, once it can be reached. */
+  readonly target?: string | undefined;
 }
 
 /**
  * Takes the directory for this process, without waiting.
  *
- * @throws VarveError `ERR_DIR_LOCKED` (held by another process, thread or open(); `details` has its `pid`, `host` and
- * `since` where known), `ERR_LOCK_UNSUPPORTED`. Errors of opening LOCK are Node's own (ENOENT, EACCES, EROFS, ...).
+ * @param shared said to others: it will be of use to them
+ * @throws VarveError `ERR_DIR_LOCKED` (held by another process, thread or open(); `details` has its `pid`, `host`, `since`,
+ * `shared` and `target` where known), `ERR_LOCK_UNSUPPORTED`. Errors of opening LOCK are Node's own (ENOENT, EACCES, EROFS, ...).
  */
-export async function lockDirectory(directory: string): Promise<DirectoryLock> {
+export async function lockDirectory(directory: string, shared = false): Promise<DirectoryLock> {
   const root = fs.realpathSync(directory);
   const fd = await takeLock(path.join(root, LOCK_FILE));
   if (fd === undefined) throw heldBy(await readOwner(root), root);
-  writeOwner(root, fd, { pid: process.pid, host: os.hostname(), since: new Date().toISOString() });
+  const owner: Owner = { pid: process.pid, host: os.hostname(), since: new Date().toISOString(), ...(shared && { shared }) };
+  writeOwner(root, fd, owner);
   let held = true;
   return {
+    announce(target) {
+      if (held) writeOwner(root, fd, { ...owner, target });
+    },
     release() {
       if (!held) return;
       held = false;
@@ -189,7 +200,12 @@ function parseOwner(root: string): Owner | undefined {
   try {
     const owner = JSON.parse(fs.readFileSync(path.join(root, OWNER_FILE), "utf8")) as Partial<Owner> | null;
     if (Number.isSafeInteger(owner?.pid) && typeof owner?.host === "string" && typeof owner.since === "string") {
-      return { pid: owner.pid!, host: owner.host, since: owner.since };
+      const { pid, host, since, shared, target } = owner as Owner;
+      return {
+        ...{ pid, host, since },
+        ...(shared === true && { shared }),
+        ...(typeof target === "string" && { target }),
+      };
     }
   } catch {
     // Blank, half written, or not readable.
