@@ -14,7 +14,7 @@ import { EmbeddedMessageQueue } from "./message-queue.js";
 /** What the engine stands on. */
 export interface Platform extends EnginePlatform {
   /** Locks the directory against a second owner. Without it, the caller sees to that. */
-  lock?(directory: string): Promise<DirectoryLock>;
+  lock?(directory: string): Promise<Pick<DirectoryLock, "release">>;
 }
 
 /**
@@ -48,7 +48,7 @@ export async function openEmbedded(
   platform: Platform,
 ): Promise<MessageQueue> {
   const resolved = resolveOpenOptions(options);
-  let lock: DirectoryLock | undefined;
+  let lock: Pick<DirectoryLock, "release"> | undefined;
   try {
     prepareDirectory(platform.disk, directory, resolved.create);
     lock = await platform.lock?.(directory);

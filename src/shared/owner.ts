@@ -30,14 +30,17 @@ export class Owner {
   static async take(directory: string, options: OpenOptions | undefined): Promise<Owner> {
     let announce = (_: string) => {};
     const platform = nodePlatform(async (root) => {
-      const lock = await lockDirectory(root, true);
+      const lock = await lockDirectory(root, { shared: true, durability: options?.durability ?? "sync" });
       announce = (target) => lock.announce(target);
       return lock;
     });
     const queue = await openEmbedded(directory, options, platform);
     try {
       const place = preparePlace(directory);
-      const server = new NativeServer(queue, { isBackground: true, ...(options?.logger && { logger: options.logger }) });
+      const server = new NativeServer(queue, {
+        isBackground: true,
+        ...(options?.logger && { logger: options.logger }),
+      });
       const target = await server.listen({ target: place });
       closeToOthers(target);
       announce(formatTarget(target));

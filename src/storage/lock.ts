@@ -33,30 +33,35 @@ export interface DirectoryLock {
   release(): void;
 }
 
+/** What an owner says of itself to those that find the directory locked. */
+export interface OwnerTerms {
+  /** It lets others use the directory through it. */
+  readonly shared?: boolean | undefined;
+  /** What holds for their commits, too. */
+  readonly durability?: string | undefined;
+}
+
 /** Who holds a lock, as it wrote itself down. */
-interface Owner {
+export interface Owner extends OwnerTerms {
   readonly pid: number;
   readonly host: string;
   /** When it took the lock; ISO 8601. */
   readonly since: string;
-  /** It lets others use the directory through it. */
-  readonly shared?: boolean | undefined;
-  /** Where, once it can be reached. */
+  /** Where others reach it, once they can. */
   readonly target?: string | undefined;
 }
 
 /**
  * Takes the directory for this process, without waiting.
  *
- * @param shared said to others: it will be of use to them
  * @throws VarveError `ERR_DIR_LOCKED` (held by another process, thread or open(); `details` has its `pid`, `host`, `since`,
- * `shared` and `target` where known), `ERR_LOCK_UNSUPPORTED`. Errors of opening LOCK are Node's own (ENOENT, EACCES, EROFS, ...).
+ * and of one that shares `shared`, `durability` and `target`, where known), `ERR_LOCK_UNSUPPORTED`. Errors of opening LOCK are Node's own (ENOENT, EACCES, EROFS, ...).
  */
-export async function lockDirectory(directory: string, shared = false): Promise<DirectoryLock> {
+export async function lockDirectory(directory: string, terms: OwnerTerms = {}): Promise<DirectoryLock> {
   const root = fs.realpathSync(directory);
   const fd = await takeLock(path.join(root, LOCK_FILE));
   if (fd === undefined) throw heldBy(await readOwner(root), root);
-  const owner: Owner = { pid: process.pid, host: os.hostname(), since: new Date().toISOString(), ...(shared && { shared }) };
+  const owner: Owner = { pid: process.pid, host: os.hostname(), since: new Date().toISOString(), ...terms };
   writeOwner(root, fd, owner);
   let held = true;
   return {
@@ -70,6 +75,12 @@ export async function lockDirectory(directory: string, shared = false): Promise<
       fs.closeSync(fd);
     },
   };
+}
+
+/** Who says that it owns the directory, and may be alive. Only taking the lock tells for certain, which costs more. */
+export function saidOwner(directory: string): Owner | undefined {
+  const owner = parseOwner(directory);
+  return owner !== undefined && mayBeAlive(owner) ? owner : undefined;
 }
 
 /** The locked descriptor, or undefined if someone else has the lock. */
@@ -200,10 +211,11 @@ function parseOwner(root: string): Owner | undefined {
   try {
     const owner = JSON.parse(fs.readFileSync(path.join(root, OWNER_FILE), "utf8")) as Partial<Owner> | null;
     if (Number.isSafeInteger(owner?.pid) && typeof owner?.host === "string" && typeof owner.since === "string") {
-      const { pid, host, since, shared, target } = owner as Owner;
+      const { pid, host, since, shared, durability, target } = owner as Owner;
       return {
         ...{ pid, host, since },
         ...(shared === true && { shared }),
+        ...(typeof durability === "string" && { durability }),
         ...(typeof target === "string" && { target }),
       };
     }

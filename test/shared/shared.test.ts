@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
-import { isVarveError, type MessageQueue, open, type OpenOptions } from "../../src/index.js";
+import { isVarveError, type MessageQueue, type OpenOptions, open } from "../../src/index.js";
 import { type Child, startChild } from "../support/child.js";
 import { withDirectory } from "../support/directories.js";
 import { rejectsWith } from "../support/expect.js";
@@ -170,7 +170,7 @@ void test("shared: owners are killed one after another; nothing is lost, and not
     const jobs = await mq.openTask("jobs", { lease: "1h" });
     const left: string[] = [];
     for (let isOver = false; !isOver; ) {
-      const tasks = await jobs.dequeueBatch({ max: 1000, wait: (await jobs.stats()).leased > left.length ? "25s" : 0 });
+      const tasks = await jobs.dequeueBatch({ max: 1000, wait: (await jobs.stats()).leased > left.length ? "10s" : 0 });
       left.push(...tasks.map(({ payload }) => payload.toString()));
       isOver = tasks.length === 0;
     }

@@ -5,7 +5,7 @@ import { isVarveError, open } from "../../src/index.js";
 const [directory = "", name = "", durability = "async"] = process.argv.slice(2);
 
 const mq = await open(directory, { shared: true, durability: durability as "sync" | "async" });
-const jobs = await mq.openTask("jobs", { lease: "20s", maxAttempts: Number.POSITIVE_INFINITY });
+const jobs = await mq.openTask("jobs", { lease: "6s", maxAttempts: Number.POSITIVE_INFINITY });
 const log = await mq.openLog("events");
 const tell = (message: object): void => {
   process.send?.({ name, ...message });
