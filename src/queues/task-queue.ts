@@ -51,7 +51,7 @@ import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
-import { type Change, commit, foreignQueue } from "./commit.js";
+import { asItStands, type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
 import { detach, InputReader, park } from "./input.js";
@@ -382,6 +382,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       this.checkOpen();
       const identified = request?.tells();
       await configureTasks(this.engine, this.#state, change, durability, identified);
+      await asItStands(this.engine, durability);
     });
   }
 

@@ -183,6 +183,23 @@ for (const errno of ["EIO", "EMFILE", "EACCES"]) {
   });
 }
 
+void test("a call that finds a queue as it wants it is answered when that is durable", async () => {
+  const machine = Simulated.boot(8);
+  const mq = await machine.open();
+  const jobs = await machine.settle(mq.openTask("jobs"));
+  const log = await machine.settle(mq.openLog("events"));
+  const retention = { maxCount: 5 };
+  void codeOf(jobs.pause());
+  void codeOf(log.configure({ retention }));
+  // Written, and on its way to the platter.
+  await machine.pass(0);
+  await machine.settle(Promise.race([jobs.pause(), log.configure({ retention })]));
+  const next = machine.cutPower("none");
+  const again = await next.open();
+  assert.equal((await next.settle((await next.settle(again.openTask("jobs"))).stats())).paused, true);
+  assert.equal((await next.settle((await next.settle(again.openLog("events"))).settings())).retention.maxCount, 5);
+});
+
 void test("a full disk refuses what it cannot take", async () => {
   const machine = Simulated.boot(5);
   const mq = await machine.open({ ...TINY, walFileBytes: "4MiB" });
