@@ -51,7 +51,7 @@ const REACHES: Readonly<Record<string, RegExp>> = {
   auth: /^node:crypto$/,
   daemon: /^node:(?:net|tls|fs|crypto)$/,
   kestrel: /^node:net$/,
-  native: /^node:(?:net|tls|crypto)$/,
+  native: /^node:(?:net|tls|crypto|fs)$/,
   client: /^node:(?:net|tls|crypto)$/,
   shared: /^node:(?:fs|os|crypto|timers\/promises)$/,
 };

@@ -7,7 +7,8 @@
  */
 
 import { randomBytes, timingSafeEqual } from "node:crypto";
-import { createServer as createPlainServer, type Server, type Socket } from "node:net";
+import { chmodSync, unlinkSync } from "node:fs";
+import { connect, createServer as createPlainServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import type { Logger, MessageQueue } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
@@ -53,6 +54,7 @@ export const NATIVE_DEFAULTS: NativeOptions = Object.freeze({
 });
 
 const SWEEP_MS = 1000;
+const BACKLOG = 1024;
 /** So many times sooner a client is cut off that has more before it than it should. */
 const OVERFULL_TIMES = 6;
 /** Waiting for their clients, all together. */
@@ -127,14 +129,7 @@ export class NativeServer implements Front {
       target.scheme === "tls"
         ? createTlsServer({ ...tls, minVersion: "TLSv1.2", handshakeTimeout: this.options.helloTimeoutMs }, connected)
         : createPlainServer({ noDelay: true }, connected);
-    await new Promise<void>((resolve, reject) => {
-      server.once("error", reject);
-      const where = "port" in target ? { host: target.host, port: target.port } : { path: target.path };
-      server.listen({ ...where, backlog: 1024 }, () => {
-        server.off("error", reject);
-        resolve();
-      });
-    });
+    await bind(server, target);
     server.on("error", (error) => this.options.logger.error({ error }, "the listener reported an error"));
     server.on("tlsClientError", (_error, socket: Socket) => socket.destroy());
     if (this.options.isBackground) server.unref();
@@ -303,4 +298,42 @@ export class NativeServer implements Front {
       }
     }
   }
+}
+
+/** A socket file that a killed daemon has left behind is replaced; one that somebody listens on is not. */
+async function bind(server: Server, target: Target): Promise<void> {
+  try {
+    await listenAt(server, target);
+  } catch (error) {
+    if (target.scheme !== "unix" || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    if (await isAlive(target.path)) throw error;
+    unlinkSync(target.path);
+    await listenAt(server, target);
+  }
+  // For this user alone.
+  if (target.scheme === "unix") chmodSync(target.path, 0o600);
+}
+
+function listenAt(server: Server, target: Target): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    const where = "port" in target ? { host: target.host, port: target.port } : { path: target.path };
+    server.listen({ ...where, backlog: BACKLOG }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Whether somebody accepts connections there. */
+function isAlive(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ path });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    // Only a refusal says that nobody does; a file of another kind is left alone as well.
+    socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "ECONNREFUSED"));
+  });
 }
