@@ -21,6 +21,7 @@ import type {
   TailOptions,
 } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import { checkBatch } from "../api/input.js";
 import { checkGroupName } from "../api/names.js";
 import {
   checkOffset,
@@ -45,7 +46,7 @@ import { StreamReader } from "../storage/stream-reader.js";
 import { asItStands, type Change, foreignQueue } from "./commit.js";
 import { GroupType } from "./group.js";
 import { EmbeddedMember, openGroup } from "./group-member.js";
-import { checkBatch, detach, InputReader, park, totalBytesMax } from "./input.js";
+import { detach, InputReader, park, totalBytesMax } from "./input.js";
 import { countRecords } from "./log-count.js";
 import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";

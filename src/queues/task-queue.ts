@@ -27,6 +27,7 @@ import type {
   TaskStatus,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { checkBatch } from "../api/input.js";
 import { checkCursorName } from "../api/names.js";
 import {
   DELAY_MS_MAX,
@@ -53,7 +54,7 @@ import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { asItStands, type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
-import { checkBatch, detach, InputReader, park } from "./input.js";
+import { detach, InputReader, park } from "./input.js";
 import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
