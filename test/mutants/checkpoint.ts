@@ -136,8 +136,9 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "the snapshot is of now, not of the border between two log files",
     file: checkpoint,
-    search: "    const sections = engine.catalog.sections(captured.queues, captured.deleted);",
-    replacement: "    const sections = engine.catalog.sections(engine.catalog.capture(), captured.deleted);",
+    search: "    const sections = engine.catalog.sections(captured.queues, captured.deleted, captured.requests);",
+    replacement:
+      "    const sections = engine.catalog.sections(engine.catalog.capture(), captured.deleted, captured.requests);",
     breaks: "a snapshot and the log behind it make one history",
     killer: simulator,
   },

@@ -18,9 +18,9 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "delivered before it is logged",
     file: delivery,
-    search: "    engine.add(new Handover(consumer, tasks, met, receiver, durability));",
+    search: "    engine.add(new Handover(consumer, tasks, met, receiver, durability), request);",
     replacement:
-      "    const handover = new Handover(consumer, tasks, met, receiver, durability);\n    handover.settle();\n    engine.add(handover);",
+      "    const handover = new Handover(consumer, tasks, met, receiver, durability);\n    handover.settle();\n    engine.add(handover, request);",
     breaks: "an attempt is logged before it is delivered",
     killer: simulator,
   },
@@ -235,10 +235,9 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "offsets are given out again after a trim to the end",
     file: "src/storage/stream.ts",
-    search: "    this.head = offset;\n    this.gaps = this.gaps.filter",
+    search: "    this.head = offset;\n",
     replacement:
-      "    this.head = offset;\n    if (this.head === this.next && this.staged === this.next) this.head = this.next = this.staged = this.visible = 0;\n" +
-      "    this.gaps = this.gaps.filter",
+      "    this.head = offset;\n    if (this.head === this.next && this.staged === this.next) this.head = this.next = this.staged = this.visible = 0;\n",
     breaks: "an offset once shown names one payload for ever",
     killer: simulator,
   },
