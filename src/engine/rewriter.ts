@@ -426,7 +426,9 @@ export class Rewriter {
           throw error;
         }
       }
-      await Promise.race([done, this.#checkpointer.covered(0)]);
+      // One that is ending has told all who waited for it, and would not tell who asks only now.
+      const over = this.#checkpointer.running ? this.#checkpointer.settled() : this.#checkpointer.covered(0);
+      await Promise.race([done, over]);
     }
     if (!(await done)) {
       this.#check();
