@@ -1,6 +1,8 @@
+import type { TaskStatus } from "../../src/index.js";
 import {
   type Commit,
   durableCommit,
+  ENDS,
   type Ending,
   type Found,
   type Item,
@@ -11,6 +13,7 @@ import {
 } from "./commit.js";
 import type { Model } from "./model.js";
 import type { LogModel } from "./model-log.js";
+import { PaceModel, type PaceRules } from "./model-pace.js";
 
 /** A task as its receivers know it, by source and place. */
 interface TaskFact {
@@ -61,6 +64,9 @@ export class TaskModel {
   windowMs = 0;
   /** A full queue drops what has waited longest. */
   dropsOldest = false;
+  /** How long it keeps what tasks brought. */
+  resultTtlMs = 0;
+  private pace = new PaceModel({});
   /** Tasks that stand for dedupe keys, and when they were committed at the earliest. */
   private claims: { readonly item: Item; sinceMs: number }[] = [];
   /** Calls that remove everything that waits. */
@@ -72,6 +78,8 @@ export class TaskModel {
   private redrives: Commit[] = [];
   /** Calls that take tasks and are done with them, and how many at most. */
   private takes: { readonly commit: Commit; left: number }[] = [];
+  /** In the life before, some may have been taken by calls that were not answered. */
+  private tookSome = false;
   /** Deliveries that have not been answered. */
   private deliveries: Commit[] = [];
   /** Of a shared group: the log, and where in it the group begins. */
@@ -92,6 +100,10 @@ export class TaskModel {
   }
 
   // ---------------------------------------------------------------------------------------------------- what is done
+
+  paced(rules: PaceRules): void {
+    if (JSON.stringify(rules) !== JSON.stringify(this.pace.rules)) this.pace = new PaceModel(rules);
+  }
 
   redriving(commit: Commit): void {
     this.redrives.push(commit);
@@ -199,6 +211,7 @@ export class TaskModel {
     if (item.acks.some((ack) => ack.acked)) this.violate(`${what}: delivered after its ack was acknowledged`);
     let fact = this.tasks.get(place);
     this.judgeDelivery(delivery, item, what);
+    if (this.isFirstPlace(item, place)) this.model.flows.judge(item, what);
     this.judgeOrder(delivery, item, place, what, nowMs);
     if (fact === undefined) {
       const again = item.place !== undefined && item.place !== place;
@@ -210,7 +223,7 @@ export class TaskModel {
       this.tasks.set(place, fact);
     }
     item.place = place;
-    const undone = fact.settling.some(({ label, possible }) => label === "release" && possible);
+    const undone = fact.settling.some(({ label, releases, possible }) => (label === "release" || releases) && possible);
     if (attempt !== fact.attempt + 1 && !(undone && attempt === fact.attempt)) {
       this.violate(`${what}: follows attempt ${fact.attempt}`);
     }
@@ -226,6 +239,27 @@ export class TaskModel {
     fact.before = undefined;
     fact.settling = [];
     fact.dueMs = 0;
+    this.judgeConcurrency(what, nowMs);
+  }
+
+  /** Whether a task stands where it was enqueued: for sure, it has not been redriven. */
+  private isFirstPlace({ id }: Item, place: string): boolean {
+    return id === undefined ? !this.redrives.some(({ possible }) => possible) : place === placeOfId(id);
+  }
+
+  /** A dequeue has been answered. */
+  handedOut(delivery: Commit, count: number, nowMs: number): void {
+    const alone = !this.pendingDeliveriesBut(delivery);
+    const wrong = this.pace.handedOut(delivery, count, nowMs, alone);
+    if (wrong !== undefined) this.violate(`${this.name}: ${wrong}`);
+  }
+
+  private judgeConcurrency(what: string, nowMs: number): void {
+    const { concurrency } = this.pace.rules;
+    if (concurrency === undefined) return;
+    let leased = 0;
+    for (const fact of this.tasks.values()) if (isHeld(fact, nowMs)) leased++;
+    if (leased > concurrency) this.violate(`${what}: is one of ${leased} that are leased, of at most ${concurrency}`);
   }
 
   private judgeDelivery(delivery: Commit, item: Item, what: string): void {
@@ -242,16 +276,18 @@ export class TaskModel {
     }
   }
 
-  /** No other task of its key is before it, in anybody's hands or still to be delivered. */
+  /** Not as many others of its key as may be under way are before it, in anybody's hands or still to be delivered. */
   private judgeOrder(delivery: Commit, item: Item, place: string, what: string, nowMs: number): void {
     if (item.orderKey === undefined || item.id === undefined || placeIn(place) !== placeIn(item.place ?? place)) return;
+    const before: Item[] = [];
     for (const other of this.items) {
       if (other === item || other.orderKey !== item.orderKey || other.priority !== item.priority) continue;
       if (other.place === undefined || placeIn(other.place) >= placeIn(place)) continue;
-      if (this.isBefore(other, delivery, nowMs)) {
-        this.violate(`${what}: delivered before message ${other.number} at ${other.place}, of the same key`);
-      }
+      if (this.isBefore(other, delivery, nowMs)) before.push(other);
     }
+    if (before.length < (this.pace.rules.concurrencyPerKey ?? 1)) return;
+    const them = before.map((other) => `${other.number} at ${other.place}`).join(", ");
+    this.violate(`${what}: delivered before message ${them}, of the same key`);
   }
 
   /** Whether a task is in somebody's hands for sure, or has to be delivered again. */
@@ -277,12 +313,19 @@ export class TaskModel {
       if (other.priority <= item.priority || other.commit.answeredNumber > delivery.number) continue;
       if (!other.commit.acked || other.delayed || other.expiry !== undefined || this.dropsOldest) continue;
       // It may wait for another one of its key.
-      if (other.orderKey !== undefined) continue;
+      if (other.orderKey !== undefined || this.mayPress(item, other)) continue;
       const untouched = other.place !== undefined && !this.tasks.has(other.place);
       if (untouched && other.acks.length === 0 && other.purges.length === 0 && !this.pendingDeliveriesBut(delivery)) {
         this.violate(`${what}: delivered before message ${other.number} of priority ${other.priority}`);
       }
     }
+  }
+
+  /** Whether a task may have waited so much longer than a more urgent one that it comes first. */
+  private mayPress(item: Item, other: Item): boolean {
+    const { ageing } = this.pace.rules;
+    // Those that were there before this life are not compared: that they waited counts by another clock.
+    return ageing !== undefined && (other.commit.answeredMs === 0 || item.commit.madeMs < other.commit.answeredMs);
   }
 
   private pendingDeliveriesBut(delivery: Commit): boolean {
@@ -298,6 +341,7 @@ export class TaskModel {
     const what = `${this.name}: message ${item.number}`;
     if (this.model.showsDurable) item.commit.durable = true;
     if (item.acks.some((ack) => ack.acked)) this.violate(`${what} was taken after its ack was acknowledged`);
+    if (!this.redrives.some(({ possible }) => possible)) this.model.flows.judge(item, what);
     const fact = this.tasks.get(item.place ?? "");
     if (fact?.token !== undefined && fact.settling.length === 0 && nowMs < fact.leaseEndMs) {
       this.violate(`${what} was taken at ${nowMs}, while leased until ${fact.leaseEndMs}`);
@@ -317,6 +361,45 @@ export class TaskModel {
     const fact = this.tasks.get(item.place ?? "");
     if (attempts > (fact?.attempt ?? 0) + this.pendingDeliveries) {
       this.violate(`${this.name}: message ${item.number} is shown with ${attempts} attempts`);
+    }
+  }
+
+  /** The message that stands at a place, as it was delivered. */
+  itemAt(place: string): Item | undefined {
+    return this.tasks.get(place)?.item;
+  }
+
+  /** The token that a task is held under for sure. */
+  tokenOf(item: Item, nowMs: number): string | undefined {
+    const fact = this.tasks.get(item.place ?? "");
+    return fact !== undefined && isHeld(fact, nowMs) ? fact.token : undefined;
+  }
+
+  /** Whether calls that were not answered may have taken tasks of which nobody knows. */
+  get mayHaveTaken(): boolean {
+    const open = ({ outcome }: Commit) => outcome === "pending" || outcome === "unknown";
+    return this.takes.some(({ commit, left }) => left > 0 && open(commit));
+  }
+
+  /** A call is made that leaves the lease as it is. */
+  touching(place: string, token: string, nowMs: number): Expected {
+    const fact = this.tasks.get(place);
+    if (fact === undefined || fact.token !== token) return "stale";
+    return isHeld(fact, nowMs) ? "good" : "open";
+  }
+
+  /** Who asked at a moment was told where a task stands. */
+  standing(item: Item, state: TaskStatus["state"], askedNumber: number): void {
+    const what = `${this.name}: message ${item.number} is said to be ${state}`;
+    const ended = item.acks.find(({ number, acked, answeredNumber }) => {
+      return number === 0 || (acked && answeredNumber < askedNumber);
+    });
+    if (state === "unknown") {
+      if (item.commit.acked) this.violate(what);
+    } else if (state !== "done") {
+      if (ended !== undefined) this.violate(`${what} after its ${ended.label}`);
+    } else if (item.commit.acked && item.expiry === undefined && !this.dropsOldest && !this.mayHaveTaken) {
+      if (![...item.acks, ...item.purges].some(({ possible }) => possible)) this.violate(what);
     }
   }
 
@@ -371,6 +454,7 @@ export class TaskModel {
 
   recovered(seen: SeenTasks | undefined, ending: Ending, found: Found): void {
     const live = new Set<string>();
+    this.tookSome = this.mayHaveTaken;
     for (const task of seen?.live ?? []) {
       live.add(task.place);
       const gone = task.item === undefined && this.log !== undefined;
@@ -398,6 +482,7 @@ export class TaskModel {
     for (const item of this.items) if (!found.items.has(item)) this.missing(item, ending, found);
     for (const [place, fact] of this.tasks) if (!live.has(place)) fact.token = undefined;
     this.redrives = this.redrives.filter((redrive) => redrive.possible);
+    this.pace.recovered(ending, this.pendingDeliveries === 0);
     this.takes = [];
     this.deliveries = [];
   }
@@ -451,7 +536,7 @@ export class TaskModel {
       this.tasks.set(place, fact);
     }
     const what = `${this.name} task ${place} (message ${item.number})`;
-    const undone = fact.settling.some(({ label, possible }) => label === "release" && possible);
+    const undone = fact.settling.some(({ label, releases, possible }) => (label === "release" || releases) && possible);
     // A close that was begun has given back what sessions hold.
     const least = fact.attempt - (undone || fact.session ? 1 : 0);
     const delivered = fact.delivery !== undefined && isRequired(fact.delivery, ending);
@@ -472,7 +557,7 @@ export class TaskModel {
     if (delivered && fact.token !== undefined && !same && !settled && !fact.session && ending.nowMs < fact.leaseEndMs) {
       this.violate(`${what}: the lease of attempt ${fact.attempt} is gone before its time`);
     }
-    const back = fact.settling.find(({ label }) => label === "nack" || label === "release");
+    const back = fact.settling.find(({ label }) => ["nack", "bury", "release"].includes(label));
     if (same && back !== undefined && isRequired(back, ending)) {
       this.violate(`${what}: still leased after an acknowledged ${back.label}`);
     }
@@ -511,9 +596,11 @@ export class TaskModel {
     for (const item of this.items) {
       const gone = found.gone.has(item);
       if (found.unsure.has(item) && !gone) continue;
+      // It has been done, if somebody may have done it.
+      const done = this.tookSome || item.acks.some(({ possible, label }) => possible && !ENDS.has(label));
       item.purges.length = 0;
       item.acks.length = 0;
-      if (gone) item.acks.push(durableCommit("ack"));
+      if (gone) item.acks.push(durableCommit(done ? "ack" : "end"));
     }
   }
 
@@ -528,6 +615,7 @@ export class TaskModel {
       item.expiry = { earliestMs: shifted(earliestMs, wallMs, shift), latestMs: latest };
     }
     for (const claim of this.claims) claim.sinceMs += shift.nowMs - shift.lastMs;
+    this.pace.restarted(shift);
     for (const fact of this.tasks.values()) {
       fact.leaseEndMs = shifted(fact.leaseEndMs, 0, shift);
       if (fact.before !== undefined) {
@@ -560,6 +648,16 @@ export class TaskModel {
   private violate(text: string): void {
     this.model.violate(text);
   }
+}
+
+/** Whether a task is in somebody's hands, as far as can be told. */
+function isHeld({ token, settling, leaseEndMs }: TaskFact, nowMs: number): boolean {
+  return token !== undefined && settling.length === 0 && nowMs < leaseEndMs;
+}
+
+/** Where a task stands that has an id and was not redriven. */
+export function placeOfId(id: string): string {
+  return id.includes("-") ? id.replace("-", ":") : `0:${id}`;
 }
 
 function placeIn(place: string): number {
