@@ -24,8 +24,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   index: ["api", "storage", "engine", "queues", "worker"],
   bench: ["api", "index"],
   kestrel: ["api"],
-  daemon: ["api", "index", "kestrel"],
-  cli: ["api", "index", "bench", "daemon", "kestrel"],
+  auth: ["api"],
+  daemon: ["api", "index", "auth", "kestrel"],
+  cli: ["api", "index", "auth", "bench", "daemon", "kestrel"],
 };
 
 /** Packages, by the layer that may use them. */
@@ -39,11 +40,12 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
 const OUTSIDE =
   /^node:(?:fs|fs\/promises|os|net|tls|http|https|http2|dgram|dns|child_process|worker_threads|cluster|timers|timers\/promises|perf_hooks|crypto)$/;
 
-/** Layers that reach outside themselves, and how: files, processes and time, or sockets alone. */
+/** Layers that reach outside themselves, and how: files, processes and time, sockets alone, or hashes. */
 const REACHES: Readonly<Record<string, RegExp>> = {
   cli: /./,
   bench: /./,
-  daemon: /^node:net$/,
+  auth: /^node:crypto$/,
+  daemon: /^node:(?:net|tls|fs|crypto)$/,
   kestrel: /^node:net$/,
 };
 

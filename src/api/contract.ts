@@ -1183,7 +1183,10 @@ export interface Worker<O = Buffer> extends AsyncDisposable {
 
 // -------------------------------------------------------------------------------------------------------- transaction
 
-/** Collects the operations of one commit. Only usable inside the callback that it was given to. */
+/**
+ * Collects the operations of one commit. Only usable inside the callback that it was given to. Buffers that are passed are
+ * read when the callback has returned: they may be used again once `transaction` has, but not inside the callback.
+ */
 export interface Transaction {
   // biome-ignore lint/suspicious/noExplicitAny: any queue's payload types fit; `input` is checked against them
   append<I>(queue: LogQueue<I, any>, input: Input<I>, options?: Omit<AppendOptions, "durability">): void;

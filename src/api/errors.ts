@@ -32,6 +32,10 @@ export const ERRORS = {
   ERR_ABORTED: "the operation was given up because its signal was aborted",
   ERR_TIMEOUT: "what was waited for did not happen in time",
 
+  // Who is asking, through a daemon.
+  ERR_UNAUTHENTICATED: "the daemon takes a token or a client certificate, and this is none that it knows",
+  ERR_FORBIDDEN: "this user may not do that",
+
   // The disk.
   ERR_DISK_FULL: "no space is left for the change; nothing was changed",
   ERR_READ_ONLY: "no more changes are taken, because a write or sync failed",

@@ -6,12 +6,12 @@
 
 import type { Durability, MessageQueue, TaskQueue } from "../api/contract.js";
 import { open } from "../index.js";
+import { cycle, cycleBatch } from "./consumers.js";
 import { type Contestant, drive, interleave, ratios } from "./interleave.js";
 import { MemorySampler, Probe, type Spread, spread } from "./measure.js";
 import { payloadsOf } from "./payload.js";
 import { rest } from "./rest.js";
 import type { OnProgress } from "./run.js";
-import { cycle, cycleBatch } from "./workloads.js";
 
 export interface BacklogSettings {
   /** Does not exist yet. */

@@ -1,17 +1,13 @@
-import type { LogQueue, MessageQueue, TaskQueue, Worker } from "../api/contract.js";
+import type { LogQueue, MessageQueue } from "../api/contract.js";
 import { open } from "../index.js";
-import { type Baseline, overwriteSync, rawRead, rawScan, rawWrite } from "./baseline.js";
-import { type Contestant, drive } from "./interleave.js";
+import { overwriteSync, rawRead, rawScan, rawWrite } from "./baseline.js";
+import { type Bench, openDirectory, several, TIMED_EVERY, trimAll } from "./bench.js";
+import { cycles, sharedGroups, workers } from "./consumers.js";
+import { drive } from "./interleave.js";
 import { payloadsOf, random } from "./payload.js";
 import { rest } from "./rest.js";
 import type { RunSettings } from "./settings.js";
-
-/** A workload on varve, ready to run, and the bare loops that it is measured against. */
-export interface Bench {
-  readonly contestant: Contestant;
-  readonly baselines: readonly Baseline[];
-  close(): Promise<void>;
-}
+import { transactions } from "./transactions.js";
 
 export interface Workload {
   readonly name: string;
@@ -22,25 +18,10 @@ export interface Workload {
   readonly prepare: (directory: string, settings: RunSettings, messages: number) => Promise<Bench>;
 }
 
-/** One single operation in this many is timed; batches and syncs always are. */
-const TIMED_EVERY = 16;
-
-function openDirectory(directory: string, settings: RunSettings): Promise<MessageQueue> {
-  return open(`${directory}/data`, { durability: settings.durability });
-}
-
-function several<Q>(settings: RunSettings, openOne: (name: string) => Promise<Q>): Promise<Q[]> {
-  return Promise.all(Array.from({ length: settings.queues }, (_, index) => openOne(`bench-${index}`)));
-}
-
 /** Hands out the queues in turn. */
 function turns<Q>(queues: readonly Q[]): () => Q {
   let turn = 0;
   return () => queues[turn++ % queues.length]!;
-}
-
-async function trimAll(logs: readonly LogQueue[]): Promise<void> {
-  for (const log of logs) await log.trim((await log.stats()).next);
 }
 
 async function append(directory: string, settings: RunSettings, mode: "batches" | "singly"): Promise<Bench> {
@@ -156,128 +137,6 @@ async function enqueue(directory: string, settings: RunSettings, mode: "batches"
   };
 }
 
-/** Enqueues a task, takes one and finishes it. */
-export async function cycle(queue: TaskQueue, payload: Uint8Array): Promise<void> {
-  await queue.enqueue(payload);
-  const task = await queue.dequeue();
-  if (task === undefined) throw new Error("no task was ready although one had just been enqueued");
-  await queue.ack(task);
-}
-
-/** The same for a batch of tasks. */
-export async function cycleBatch(queue: TaskQueue, batch: readonly Uint8Array[]): Promise<void> {
-  await queue.enqueueBatch(batch);
-  for (let left = batch.length; left > 0; ) {
-    const tasks = await queue.dequeueBatch({ max: left });
-    if (tasks.length === 0) throw new Error("no task was ready although some had just been enqueued");
-    await queue.ackBatch(tasks);
-    left -= tasks.length;
-  }
-}
-
-async function cycles(directory: string, settings: RunSettings, mode: "batches" | "singly"): Promise<Bench> {
-  const queue = await openDirectory(directory, settings);
-  const tasks = await several(settings, (name) => queue.openTask(name));
-  const batch = payloadsOf(settings.messageBytes, settings.batch);
-  let turn = 0;
-  // A loop stays with its queue, so that what it enqueues is there when it dequeues.
-  const queueOf = (loop: number): TaskQueue => tasks[loop % tasks.length]!;
-  return {
-    contestant: {
-      name: "varve",
-      run:
-        mode === "batches"
-          ? async (messages, probe) =>
-              settings.batch *
-              (await drive(settings.workers, Math.ceil(messages / settings.batch), 1, probe, (loop) =>
-                cycleBatch(queueOf(loop), batch),
-              ))
-          : (messages, probe) =>
-              drive(settings.concurrency, messages, TIMED_EVERY, probe, (loop) =>
-                cycle(queueOf(loop), batch[turn++ % batch.length]!),
-              ),
-      settle: () => rest(queue),
-    },
-    baselines: [rawWrite(directory, settings.messageBytes)],
-    close: () => queue.close(),
-  };
-}
-
-/** The cycle in batches, on queues of its own: what a worker is measured against. */
-async function bareCycle(queue: MessageQueue, settings: RunSettings): Promise<Baseline> {
-  const tasks = await Promise.all(
-    Array.from({ length: settings.queues }, (_, index) => queue.openTask(`bare-${index}`)),
-  );
-  const batch = payloadsOf(settings.messageBytes, settings.batch);
-  return {
-    name: "dequeue + ack",
-    run: async (messages, probe) =>
-      settings.batch *
-      (await drive(settings.workers, Math.ceil(messages / settings.batch), 1, probe, (loop) =>
-        cycleBatch(tasks[loop % tasks.length]!, batch),
-      )),
-    settle: () => rest(queue),
-    close() {},
-  };
-}
-
-/** Enqueues a batch and waits until handlers have done as many tasks. */
-class WorkedQueue {
-  readonly #tasks: TaskQueue;
-  readonly #workers: Worker[] = [];
-  readonly #waiting: { readonly target: number; readonly resolve: () => void }[] = [];
-  #enqueued = 0;
-  #done = 0;
-
-  constructor(tasks: TaskQueue) {
-    this.#tasks = tasks;
-  }
-
-  addWorker(concurrency: number): void {
-    const worker = this.#tasks.work(async () => {}, { concurrency });
-    worker.on("completed", () => {
-      this.#done++;
-      while (this.#done >= (this.#waiting[0]?.target ?? Number.POSITIVE_INFINITY)) this.#waiting.shift()!.resolve();
-    });
-    this.#workers.push(worker);
-  }
-
-  async cycle(batch: readonly Uint8Array[]): Promise<void> {
-    this.#enqueued += batch.length;
-    const target = this.#enqueued;
-    const done = new Promise<void>((resolve) => this.#waiting.push({ target, resolve }));
-    await this.#tasks.enqueueBatch(batch);
-    await done;
-  }
-
-  async close(): Promise<void> {
-    for (const worker of this.#workers) await worker.close();
-  }
-}
-
-async function workers(directory: string, settings: RunSettings): Promise<Bench> {
-  const queue = await openDirectory(directory, settings);
-  const worked = (await several(settings, (name) => queue.openTask(name))).map((tasks) => new WorkedQueue(tasks));
-  for (let worker = 0; worker < settings.workers; worker++) worked[worker % worked.length]!.addWorker(settings.batch);
-  const batch = payloadsOf(settings.messageBytes, settings.batch);
-  return {
-    contestant: {
-      name: "varve",
-      run: async (messages, probe) =>
-        settings.batch *
-        (await drive(settings.workers, Math.ceil(messages / settings.batch), 1, probe, (loop) =>
-          worked[loop % worked.length]!.cycle(batch),
-        )),
-      settle: () => rest(queue),
-    },
-    baselines: [rawWrite(directory, settings.messageBytes), await bareCycle(queue, settings)],
-    close: async () => {
-      for (const each of worked) await each.close();
-      await queue.close();
-    },
-  };
-}
-
 async function sequentialSync(directory: string, settings: RunSettings): Promise<Bench> {
   const queue = await open(`${directory}/data`, { durability: "sync" });
   const log = await queue.openLog("bench");
@@ -346,6 +205,19 @@ export const WORKLOADS: readonly Workload[] = [
     describe: ({ batch, workers }) => `enqueue in batches of ${batch}, ${workers} workers of ${batch} handlers each`,
     share: 1,
     prepare: workers,
+  },
+  {
+    name: "shared-group",
+    describe: ({ batch, workers }) =>
+      `append, lease and ack by a shared group, batches of ${batch}, ${workers} members`,
+    share: 1,
+    prepare: sharedGroups,
+  },
+  {
+    name: "transaction",
+    describe: ({ batch, workers }) => `append ${batch} records to each of four logs in one commit, ${workers} workers`,
+    share: 1,
+    prepare: transactions,
   },
   {
     name: "sync",

@@ -288,6 +288,11 @@ export class Checkpointer {
     const sections = engine.catalog.sections(captured.queues, captured.deleted);
     if (this.#leftOut) await engine.syncFiles();
     else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
+    // Where one sync of the log has failed, another one that succeeds proves nothing: what the snapshot asks for may be gone.
+    if (engine.failure !== undefined) {
+      this.withdraw();
+      return;
+    }
     await this.#writeSnapshot(captured, sections, closing);
     this.#leftOut = false;
     if (!closing) for (const _ of files) engine.wal.recycleOldest();

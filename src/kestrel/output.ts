@@ -2,11 +2,21 @@
 
 import type { Socket } from "node:net";
 
-/** A longer value is written as it is; a shorter one is cheaper as part of the text around it. */
+/** A longer value is written as it is; a shorter one is cheaper as part of the bytes around it. */
 const INLINE_BYTES_MAX = 4096;
+/** Short runs of bytes are copied here: a native call costs as much as some hundred of them. */
+const NATIVE_FROM_BYTES = 96;
+const SCRATCH_BYTES = 64 * 1024;
+const TAIL = "\r\nEND\r\n";
+
+/** Where replies are put together, by whichever connection writes; a new one if the last write still needs it. */
+let scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 
 export class Output {
   readonly #socket: Socket;
+  /** What comes before `#text`; empty as long as there are no values. */
+  #parts: (string | Buffer)[] = [];
+  #partBytes = 0;
   #text = "";
   #scheduled = false;
   /** Bytes handed to the socket since the connection began. */
@@ -22,40 +32,86 @@ export class Output {
 
   /** Adds text; each character is one byte. */
   text(text: string): void {
-    this.#text += text;
+    this.#text = this.#text === "" ? text : this.#text + text;
     if (this.#scheduled) return;
     this.#scheduled = true;
     // Runs when the promises of this turn have settled: one write takes all the replies that they gave.
     process.nextTick(this.#flush);
   }
 
-  value(queue: string, payload: Buffer): void {
-    const head = `VALUE ${queue} 0 ${payload.length}\r\n`;
-    if (payload.length <= INLINE_BYTES_MAX) {
-      this.text(`${head}${payload.toString("latin1", 0, payload.length)}\r\nEND\r\n`);
+  /** @param head `VALUE <queue> 0 <bytes>` and the line end */
+  value(head: string, payload: Buffer): void {
+    this.text(head);
+    if (payload.length > INLINE_BYTES_MAX) {
+      this.#socket.cork();
+      this.flush();
+      this.writtenBytes += payload.length;
+      this.#socket.write(payload);
+      this.text(TAIL);
+      this.flush();
+      this.#socket.uncork();
       return;
     }
-    this.#socket.cork();
-    this.text(head);
-    this.flush();
-    this.writtenBytes += payload.length;
-    this.#socket.write(payload);
-    this.text("\r\nEND\r\n");
-    this.flush();
-    this.#socket.uncork();
+    if (this.pendingBytes + payload.length > SCRATCH_BYTES) this.flush();
+    this.#endText();
+    this.#parts.push(payload);
+    this.#partBytes += payload.length;
+    this.#text = TAIL;
   }
 
   flush(): void {
-    const text = this.#text;
-    if (text === "") return;
-    this.#text = "";
+    const parts = this.#parts;
+    if (parts.length === 0) {
+      const text = this.#text;
+      if (text === "") return;
+      this.#text = "";
+      if (!this.#socket.writable) return;
+      this.writtenBytes += text.length;
+      this.#socket.write(text, "latin1");
+      return;
+    }
+    this.#endText();
+    const length = this.#partBytes;
+    this.#parts = [];
+    this.#partBytes = 0;
     if (!this.#socket.writable) return;
-    this.writtenBytes += text.length;
-    this.#socket.write(text, "latin1");
+    this.writtenBytes += length;
+    if (length > SCRATCH_BYTES) {
+      this.#socket.write(
+        Buffer.concat(parts.map((part) => (typeof part === "string" ? Buffer.from(part, "latin1") : part))),
+      );
+      return;
+    }
+    let at = 0;
+    for (const part of parts) at = typeof part === "string" ? putText(part, at) : putBytes(part, at);
+    this.#socket.write(scratch.subarray(0, length));
+    // Else the system has taken all of it.
+    if (this.#socket.writableLength > 0) scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   }
 
   /** Bytes that the client has not yet taken. */
   get pendingBytes(): number {
-    return this.#socket.writableLength + this.#text.length;
+    return this.#socket.writableLength + this.#partBytes + this.#text.length;
   }
+
+  #endText(): void {
+    if (this.#text === "") return;
+    this.#parts.push(this.#text);
+    this.#partBytes += this.#text.length;
+    this.#text = "";
+  }
+}
+
+function putText(text: string, position: number): number {
+  const { length } = text;
+  if (length >= NATIVE_FROM_BYTES) return position + scratch.write(text, position, "latin1");
+  for (let index = 0; index < length; index++) scratch[position + index] = text.charCodeAt(index);
+  return position + length;
+}
+
+function putBytes(bytes: Buffer, position: number): number {
+  const { length } = bytes;
+  if (length >= NATIVE_FROM_BYTES) return position + bytes.copy(scratch, position);
+  for (let index = 0; index < length; index++) scratch[position + index] = bytes[index]!;
+  return position + length;
 }

@@ -25,6 +25,10 @@ export class RequestParser {
   #pieceBytes = 0;
   /** The `set` whose body is being received. */
   #set: SetRequest | undefined;
+  /** The line understood last, and, when it came twice in a row, its bytes: the next one is likely to be the same. */
+  #lastLine = "";
+  #lastRequest: Request | undefined;
+  #lastBytes: Buffer | undefined;
   /** The body of the last `set` that `next` returned: part of a packet, which stays as long as it is referred to. */
   body: Buffer = NOTHING;
 
@@ -67,9 +71,9 @@ export class RequestParser {
    */
   next(): Request | undefined {
     if (this.#set === undefined) {
-      const line = this.#line();
-      if (line === undefined) return undefined;
-      const request = parseRequest(line);
+      this.body = NOTHING; // a connection that rests holds on to no packet
+      const request = this.#repeated() ?? this.#nextLine();
+      if (request === undefined) return undefined;
       if (request.command !== "set") return request;
       // Of a fan-out, all the copies together: they are one commit.
       if (request.bytes * request.queues.length > this.#bodyBytesMax) {
@@ -78,6 +82,35 @@ export class RequestParser {
       this.#set = request;
     }
     return this.#finishSet(this.#set);
+  }
+
+  /** The last request, if its line comes once more. */
+  #repeated(): Request | undefined {
+    const line = this.#lastBytes;
+    if (line === undefined || this.#pieceBytes > 0) return undefined;
+    const rest = this.#rest;
+    const at = this.#at;
+    const { length } = line;
+    if (rest.length - at < length) return undefined;
+    for (let index = 0; index < length; index++) if (rest[at + index] !== line[index]) return undefined;
+    this.#at = at + length;
+    return this.#lastRequest;
+  }
+
+  #nextLine(): Request | undefined {
+    const start = this.#at;
+    const isWhole = this.#pieceBytes === 0;
+    const line = this.#line();
+    if (line === undefined) return undefined;
+    if (line.length > REPEATED_BYTES_MAX) return parseRequest(line);
+    if (line !== this.#lastLine || this.#lastRequest === undefined) {
+      this.#lastBytes = undefined;
+      this.#lastRequest = parseRequest(line);
+      this.#lastLine = line;
+    } else if (isWhole) {
+      this.#lastBytes = Buffer.from(this.#rest.subarray(start, this.#at));
+    }
+    return this.#lastRequest;
   }
 
   #line(): string | undefined {
@@ -106,13 +139,17 @@ export class RequestParser {
       this.#keep();
       return undefined;
     }
-    const end = this.#at + needed - this.#pieceBytes;
-    let whole = this.#rest.subarray(this.#at, end);
-    if (this.#pieces.length > 0) whole = Buffer.concat([...this.#takePieces(), whole], needed);
-    this.#at = end;
+    let bytes = this.#rest;
+    let start = this.#at;
+    this.#at = start + needed - this.#pieceBytes;
+    if (this.#pieces.length > 0) {
+      bytes = Buffer.concat([...this.#takePieces(), bytes.subarray(start, this.#at)], needed);
+      start = 0;
+    }
+    const end = start + set.bytes;
     this.#set = undefined;
-    if (whole[needed - 2] !== CR || whole[needed - 1] !== LF) throw new Refusal(BAD_CHUNK);
-    this.body = whole.subarray(0, set.bytes);
+    if (bytes[end] !== CR || bytes[end + 1] !== LF) throw new Refusal(BAD_CHUNK);
+    this.body = bytes.subarray(start, end);
     return set;
   }
 
@@ -141,3 +178,5 @@ export class RequestParser {
 }
 
 const SMALL_PIECE_BYTES = 4096;
+/** Longer lines are understood anew each time: what a connection keeps must be small. */
+const REPEATED_BYTES_MAX = 64;

@@ -29,6 +29,12 @@ export interface Source {
 /** How a queue of that name is made when the protocol creates it. */
 export type QueueSettings = Omit<TaskOptions, "codec" | "create">;
 
+/** What one call has removed: fewer than asked for when there are no more, or when an error keeps back those behind them. */
+export interface Taken {
+  readonly tasks: readonly Task[];
+  readonly error: unknown;
+}
+
 abstract class TaskSource implements Source {
   opened = 0;
   /** Reads opened, and given back, since the front began. */
@@ -76,6 +82,14 @@ export class OpenedQueue extends TaskSource {
   flushes = 0;
   /** When the item that was read last had been stored; 0 before the first read. */
   lastStoredMs = 0;
+  /** Bytes of the item that was read last; unknown at first, so that one is read alone. */
+  #lastBytes = TAKEN_BYTES;
+  #head = "";
+  #headBytes = -1;
+  /** Whether its limits are known to be none. */
+  #isUnlimited = false;
+  #looking = false;
+  #looksAgainMs = Number.NEGATIVE_INFINITY;
 
   constructor(name: string, tasks: TaskQueue) {
     super();
@@ -88,8 +102,51 @@ export class OpenedQueue extends TaskSource {
     return this.tasks.enqueue(body, { expiresAt: new Date(expiresAtMs) });
   }
 
+  /** Whether items may be stored together: limits take a batch as a whole, and so would let in more than they say. */
+  takesBatches(nowMs: number): boolean {
+    if (nowMs >= this.#looksAgainMs && !this.#looking) void this.#look(nowMs);
+    return this.#isUnlimited;
+  }
+
+  /** Items with the same end, in one commit. Rejects with nothing stored. */
+  setAll(bodies: readonly Buffer[], expiresAtMs: number | undefined): Promise<unknown> {
+    if (expiresAtMs === undefined) return this.tasks.enqueueBatch(bodies);
+    return this.tasks.enqueueBatch(bodies, { expiresAt: new Date(expiresAtMs) });
+  }
+
   async take(): Promise<Task | undefined> {
     return this.#read(await this.tasks.dequeue(TAKE));
+  }
+
+  /** How many items one call may remove: they all stand in memory then, and are gone, whether their reply arrives or not. */
+  get takenAtOnceMax(): number {
+    return Math.max(1, Math.min(TAKEN_AT_ONCE_MAX, Math.floor(TAKEN_BYTES / (this.#lastBytes + 1))));
+  }
+
+  /** Removes the next items. */
+  async takeAll(count: number): Promise<Taken> {
+    const tasks = await this.tasks.dequeueBatch({ autoAck: true, max: count });
+    let error: unknown;
+    try {
+      // Fewer than there are may come at once.
+      for (let more = tasks; more.length > 0 && tasks.length < count; tasks.push(...more)) {
+        more = await this.tasks.dequeueBatch({ autoAck: true, max: count - tasks.length });
+      }
+    } catch (thrown) {
+      // What has been taken is not lost. A queue that has been deleted meanwhile has no more.
+      if (!isVarveError(thrown, "ERR_NOT_FOUND")) error = thrown;
+    }
+    this.#read(tasks[tasks.length - 1]);
+    return { tasks, error };
+  }
+
+  /** The line before a value of so many bytes. */
+  head(bytes: number): string {
+    if (bytes !== this.#headBytes) {
+      this.#headBytes = bytes;
+      this.#head = valueHead(this.name, bytes);
+    }
+    return this.#head;
   }
 
   async open({ wait, signal }: Wait): Promise<Task | undefined> {
@@ -109,11 +166,36 @@ export class OpenedQueue extends TaskSource {
   }
 
   #read(task: Task | undefined): Task | undefined {
-    if (task !== undefined) this.lastStoredMs = task.timestamp;
+    if (task === undefined) return undefined;
+    this.lastStoredMs = task.timestamp;
+    this.#lastBytes = task.payload.length;
     return task;
+  }
+
+  async #look(nowMs: number): Promise<void> {
+    this.#looking = true;
+    try {
+      const { maxCount, maxBytes, maxMessageBytes } = (await this.tasks.settings()).limits;
+      this.#isUnlimited = Math.min(maxCount, maxBytes, maxMessageBytes) === Number.POSITIVE_INFINITY;
+    } catch {
+      this.#isUnlimited = false; // whatever it is, the next request meets it
+    } finally {
+      this.#looking = false;
+      this.#looksAgainMs = nowMs + SETTINGS_MS;
+    }
   }
 }
 
+/** The line before a value. */
+export function valueHead(queue: string, bytes: number): string {
+  return `VALUE ${queue} 0 ${bytes}\r\n`;
+}
+
+/** A change of a queue's limits is noticed after this long. */
+const SETTINGS_MS = 1000;
+const TAKEN_AT_ONCE_MAX = 16;
+/** Of values that are taken at once, about: nobody knows before they are there. */
+const TAKEN_BYTES = 1024 * 1024;
 const TAKE = Object.freeze({ autoAck: true });
 
 class CursorSource extends TaskSource {
@@ -208,6 +290,12 @@ export class Queues {
     const queue = this.#opened.get(name);
     if (cursor !== undefined && queue?.cursors.get(cursor) === source) queue.cursors.delete(cursor);
     else if (queue !== undefined && (queue === source || cursor !== undefined)) this.#opened.delete(name);
+  }
+
+  /** Makes a queue again that turned out to have been deleted by others. */
+  async reopen(queue: OpenedQueue): Promise<OpenedQueue> {
+    this.forget(queue.name, undefined, queue);
+    return await this.open(queue.name);
   }
 
   /** One copy for each name, in one commit. */

@@ -70,17 +70,28 @@ const FAN_OUT_MAX = 100;
 const SUFFIXES_MAX = 8;
 const PLAIN = new Set(["flush_all", "flush_all_expired", "stats", "version", "quit"]);
 
-/** Understood names of `get`: a worker asks for the same one again and again. */
-const known = new Map<string, GetRequest>();
+/** Lines understood before: clients say the same ones again and again. */
+const known = new Map<string, Request>();
 const KNOWN_MAX = 4096;
 /** Longer ones are understood anew each time: what is kept must be small. */
 const KNOWN_LENGTH_MAX = 128;
 
 /**
+ * The same line may give the same object.
  * @param line without its line end; each character is one byte
  * @throws Refusal
  */
 export function parseRequest(line: string): Request {
+  const found = known.get(line);
+  if (found !== undefined) return found;
+  const request = understand(line);
+  if (line.length > KNOWN_LENGTH_MAX) return request;
+  if (known.size >= KNOWN_MAX) known.clear();
+  known.set(line, request);
+  return request;
+}
+
+function understand(line: string): Request {
   const words = trimSpaces(line).split(" ");
   const command = words[0]!;
   switch (command === "get" || command === "set" ? command : command.toLowerCase()) {
@@ -106,19 +117,7 @@ export function parseRequest(line: string): Request {
 }
 
 function parseGet(target: string | undefined): GetRequest {
-  const text = needed(target);
-  const found = known.get(text);
-  if (found !== undefined) return found;
-  const request = parseTarget(text);
-  if (text.length > KNOWN_LENGTH_MAX) return request;
-  if (known.size >= KNOWN_MAX) known.clear();
-  // A copy: a part of a string keeps the whole line in memory.
-  known.set(Buffer.from(text, "latin1").toString("latin1"), request);
-  return request;
-}
-
-function parseTarget(text: string): GetRequest {
-  const [name = "", ...suffixes] = text.split("/", SUFFIXES_MAX + 2);
+  const [name = "", ...suffixes] = needed(target).split("/", SUFFIXES_MAX + 2);
   if (suffixes.length > SUFFIXES_MAX) throw new Refusal(INVALID_COMMAND);
   let open = false;
   let close = false;
@@ -135,6 +134,12 @@ function parseTarget(text: string): GetRequest {
   }
   if ((peek && (open || close || abort)) || (abort && (open || close))) throw new Refusal(INVALID_COMMAND);
   return { command: "get", ...parseName(name), open, close, abort, peek, waitMs };
+}
+
+/** Whether it does no more than remove the head of a queue and give it. */
+export function isPlainGet(request: Request): request is GetRequest {
+  if (request.command !== "get" || request.cursor !== undefined || request.waitMs > 0) return false;
+  return !(request.open || request.close || request.abort || request.peek);
 }
 
 function parseWait(digits: string): number {
@@ -164,19 +169,24 @@ function needed(word: string | undefined): string {
 
 /** `queue` or `queue.cursor`; `queue.` is the queue. */
 function parseName(name: string): { queue: string; cursor: string | undefined } {
-  const [queue = "", cursor = "", ...more] = name.split(".");
-  checkQueue(queue);
+  const [first = "", cursor = "", ...more] = name.split(".", 3);
+  const queue = checkQueue(first);
   if (more.length > 0) throw new Refusal("ERROR cgroup: name is not alphanumeric");
   if (cursor === "") return { queue, cursor: undefined };
   if (!/^\w+$/.test(cursor)) throw new Refusal("ERROR cgroup: name is not alphanumeric");
   if (cursor.length > NAME_LENGTH_MAX) throw new Refusal("ERROR cgroup: name is too long");
-  return { queue, cursor };
+  return { queue, cursor: copy(cursor) };
 }
 
 function checkQueue(name: string): string {
   if (!/^[\w:-]+$/.test(name)) throw new Refusal("ERROR queue: name is not alphanumeric");
   if (name.length > NAME_LENGTH_MAX) throw new Refusal("ERROR queue: name is too long");
-  return name;
+  return copy(name);
+}
+
+/** Names are kept, and a part of a string keeps all of it in memory: here, a line that may be long. */
+function copy(name: string): string {
+  return Buffer.from(name, "latin1").toString("latin1");
 }
 
 /** Without the spaces at both ends. A tab is a character like any other. */

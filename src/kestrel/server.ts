@@ -39,8 +39,8 @@ export interface Front {
   readonly stopping: boolean;
   /** Monotone, for intervals. */
   nowMs(): number;
-  /** Milliseconds since 1970. */
-  wallMs(): number;
+  /** The moment since 1970 at which an item dies, by what its `set` says of it; undefined for never. */
+  expiryMs(expiry: number): number | undefined;
   /** Notes bytes kept for an unfinished request; false when all together are too many. */
   hold(bytes: number): boolean;
   /** Ends a socket that has been answered for the last time, at the latest after some time. */
@@ -121,6 +121,11 @@ export class KestrelServer implements Front {
 
   wallMs(): number {
     return Date.now();
+  }
+
+  expiryMs(expiry: number): number | undefined {
+    if (expiry === 0) return undefined;
+    return expiry < 1_000_000 ? this.wallMs() + expiry * 1000 : expiry * 1000;
   }
 
   hold(bytes: number): boolean {

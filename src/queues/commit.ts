@@ -14,6 +14,8 @@ export interface Change {
   reserve(): void;
   /** Gives back what was reserved. */
   release(): void;
+  /** Copies what the caller may use again: the change is not made within the call that asks for it. */
+  own?(): void;
   stage(): void;
   apply(): void;
 }
@@ -21,6 +23,7 @@ export interface Change {
 /**
  * Makes changes as one commit, or none of them.
  * @param settle called when the commit is done, in the directory's or the given mode
+ * @param told what is thrown when the change with this index cannot be made
  */
 export function commit(
   engine: Engine,
@@ -28,11 +31,16 @@ export function commit(
   durability: Durability,
   settle: () => void,
   reject: (error: Error) => void,
+  told: (index: number, error: unknown) => unknown = (_, error) => error,
 ): void {
   let reserved = 0;
   try {
     for (const change of changes) {
-      change.reserve();
+      try {
+        change.reserve();
+      } catch (error) {
+        throw told(reserved, error);
+      }
       reserved++;
     }
     let bulkBytes = 0;

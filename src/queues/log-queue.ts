@@ -353,35 +353,9 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   appendChange(engine: Engine, input: Input<I>, options: Omit<AppendOptions, "durability"> | undefined): Change {
     if (engine !== this.#engine) throw foreignQueue(this.name);
     const { key, headers } = resolveTransactionAppendOptions(options);
-    const state = this.#state;
-    const { room, stream, config } = state;
     const parts = this.#input.read(input, key, headers);
-    checkSizes([parts], config.limits.maxMessageBytes);
-    detach([parts]);
-    const need = room.limited ? needOf([parts]) : undefined;
-    let claim: RoomClaim | undefined;
-    return {
-      bulkBytes: recordBytesMax(parts),
-      records: 1,
-      metaBytes: need === undefined ? 0 : LOG_OP_BYTES_MAX,
-      settles: false,
-      reserve() {
-        if (stream.deleted !== undefined) throw stream.deleted;
-        if (need === undefined) return;
-        const asked = room.ask(need, "transaction");
-        claim = room.take(need, typeof asked === "number" ? asked : 0);
-      },
-      release: () => claim?.end(),
-      stage() {
-        engine.append(stream, parts);
-        claim?.staged();
-        if (claim !== undefined && claim.dropTo > 0) state.stageTrim(claim.dropTo);
-      },
-      apply() {
-        claim?.end();
-        if (claim !== undefined && claim.dropTo > 0) state.trim(claim.dropTo);
-      },
-    };
+    checkSizes([parts], this.#state.config.limits.maxMessageBytes);
+    return new AppendChange(engine, this.#state, parts);
   }
 
   /** @throws VarveError when there is nothing to be had from here any more */
@@ -446,6 +420,58 @@ function wrongType(name: string, what: string): VarveError {
 }
 
 /** The log's own limit, which is below the directory's. 0: none. */
+/** An append as part of a larger commit. */
+class AppendChange implements Change {
+  readonly bulkBytes: number;
+  readonly records = 1;
+  readonly metaBytes: number;
+  readonly settles = false;
+  readonly #engine: Engine;
+  readonly #state: LogState;
+  readonly #parts: RecordParts;
+  /** What a log with limits has room for. */
+  readonly #need: ReturnType<typeof needOf> | undefined;
+  #claim: RoomClaim | undefined;
+
+  constructor(engine: Engine, state: LogState, parts: RecordParts) {
+    this.#engine = engine;
+    this.#state = state;
+    this.#parts = parts;
+    this.#need = state.room.limited ? needOf([parts]) : undefined;
+    this.bulkBytes = recordBytesMax(parts);
+    this.metaBytes = this.#need === undefined ? 0 : LOG_OP_BYTES_MAX;
+  }
+
+  own(): void {
+    detach([this.#parts]);
+  }
+
+  reserve(): void {
+    const { room, stream } = this.#state;
+    if (stream.deleted !== undefined) throw stream.deleted;
+    if (this.#need === undefined) return;
+    const asked = room.ask(this.#need, "transaction");
+    this.#claim = room.take(this.#need, typeof asked === "number" ? asked : 0);
+  }
+
+  release(): void {
+    this.#claim?.end();
+  }
+
+  stage(): void {
+    this.#engine.append(this.#state.stream, this.#parts);
+    if (this.#claim === undefined) return;
+    this.#claim.staged();
+    if (this.#claim.dropTo > 0) this.#state.stageTrim(this.#claim.dropTo);
+  }
+
+  apply(): void {
+    if (this.#claim === undefined) return;
+    this.#claim.end();
+    if (this.#claim.dropTo > 0) this.#state.trim(this.#claim.dropTo);
+  }
+}
+
 function checkSizes(records: readonly RecordParts[], bytesMax: number): void {
   if (bytesMax === 0) return;
   for (const { payload } of records) {

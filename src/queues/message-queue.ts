@@ -100,20 +100,34 @@ export class EmbeddedMessageQueue implements MessageQueue {
   async #transaction(build: (tx: Transaction) => void, options: CommitOptions | undefined): Promise<void> {
     const engine = this.#engine;
     const durability = engine.durability(resolveCommitOptions(options).durability);
-    const collected = collect(engine, build);
+    const parts = collect(engine, build);
     const changes: Change[] = [];
-    for (const [index, part] of collected.entries()) {
-      changes.push(await naming(index, part.what, () => part.change));
+    for (const [index, { what, change }] of parts.entries()) {
+      try {
+        // Only what had to look something up first is waited for; what it waits with becomes the transaction's own.
+        if (change instanceof Promise) {
+          for (const part of parts) if (!(part.change instanceof Promise)) part.change.own?.();
+          changes.push(await change);
+        } else {
+          changes.push(change);
+        }
+      } catch (error) {
+        throw inPart(index, what, error);
+      }
     }
     if (changes.length === 0) return;
-    const named = changes.map((change, index) => namedChange(change, index, collected[index]!.what));
     await new Promise<void>((resolve, reject) => {
-      const run = () => commit(engine, named, durability, resolve, reject);
+      const told = (index: number, error: unknown) => inPart(index, parts[index]!.what, error);
+      const run = () => commit(engine, changes, durability, resolve, reject, told);
       if (!engine.stalled) {
         run();
         return;
       }
-      const bytes = named.reduce((sum, change) => sum + change.bulkBytes, 0);
+      let bytes = 0;
+      for (const change of changes) {
+        change.own?.();
+        bytes += change.bulkBytes;
+      }
       const later = () => {
         try {
           run();
@@ -339,17 +353,22 @@ const CREATION_BYTES_MAX = 8 * VARINT_BYTES_MAX;
 /** One call on a transaction: what it was, for messages, and the change that it asks for. */
 interface Part {
   readonly what: string;
-  readonly change: Promise<Change>;
+  readonly change: Change | Promise<Change>;
 }
 
 function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
   const parts: Part[] = [];
   let open = true;
-  // Arguments are read at once: the caller may use a buffer again as soon as the callback has returned.
+  // Arguments are read at once: the caller may use a buffer again as soon as transaction() has returned.
   const add = (what: string, read: () => Change | Promise<Change>) => {
     if (!open) throw new VarveError("ERR_ARGUMENT", "a transaction can only be added to inside its callback");
-    const change = new Promise<Change>((resolve) => resolve(read()));
-    change.catch(() => {}); // told with the number of the part, when its turn comes
+    let change: Change | Promise<Change>;
+    try {
+      change = read();
+    } catch (error) {
+      change = Promise.reject(error);
+    }
+    if (change instanceof Promise) change.catch(() => {}); // told with the number of the part, when its turn comes
     parts.push({ what, change });
   };
   const tx: Transaction = {
@@ -398,34 +417,7 @@ function embedded<T>(queue: unknown, type: new (...args: any[]) => T): T {
   throw new VarveError("ERR_ARGUMENT", "pass a queue that openLog() or openTask() of this directory returned");
 }
 
-/** Runs a step of a transaction; its error says which part of the transaction it was. */
-async function naming<T>(index: number, what: string, step: () => T | Promise<T>): Promise<T> {
-  try {
-    return await step();
-  } catch (error) {
-    throw inPart(index, what, error);
-  }
-}
-
-function namedChange(change: Change, index: number, what: string): Change {
-  return {
-    bulkBytes: change.bulkBytes,
-    records: change.records,
-    metaBytes: change.metaBytes,
-    settles: change.settles,
-    release: () => change.release(),
-    stage: () => change.stage(),
-    apply: () => change.apply(),
-    reserve() {
-      try {
-        change.reserve();
-      } catch (error) {
-        throw inPart(index, what, error);
-      }
-    },
-  };
-}
-
+/** The error of a part of a transaction, which says which part it was. */
 function inPart(index: number, what: string, error: unknown): unknown {
   if (!isVarveError(error)) return error;
   const message = `part ${index + 1} of the transaction (${what}): ${error.message} No part took effect.`;

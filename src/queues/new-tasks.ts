@@ -4,7 +4,7 @@ import type { RecordParts } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Change } from "./commit.js";
 import type { DedupeClaim } from "./dedupe.js";
-import { totalBytesMax } from "./input.js";
+import { detach, totalBytesMax } from "./input.js";
 import { type DueTerms, SCHEDULE_BYTES_MAX } from "./scheduled.js";
 import { taskId } from "./task-record.js";
 import type { TaskState } from "./task-state.js";
@@ -70,6 +70,10 @@ export class NewTasks implements Change {
     if (this.#keyed !== undefined) metaBytes += OPERATION_HEADER_BYTES + VARINT_BYTES_MAX;
     for (const key of keys ?? []) if (key !== undefined) metaBytes += key.length * 3 + 4 * VARINT_BYTES_MAX;
     this.metaBytes = metaBytes;
+  }
+
+  own(): void {
+    detach(this.#parts);
   }
 
   reserve(): void {

@@ -411,7 +411,6 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     if (engine !== this.engine) throw foreignQueue(this.name);
     const resolved = resolveTransactionEnqueueOptions(options);
     const parts = this.#input.read(input, resolved.key, resolved.headers);
-    detach([parts]);
     const due = this.#dueOf(resolved);
     applyTerms(parts, resolved, engine.clock, due !== undefined);
     // A transaction waits for nobody: it is refused if there is no room.

@@ -49,6 +49,8 @@ test("bench run measures every workload against its bare loops", () =>
         "cycle 1024",
         "cycle-single 1024",
         "worker 1024",
+        "shared-group 1024",
+        "transaction 1024",
         "sync 16",
       ],
     );

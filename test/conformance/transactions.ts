@@ -40,6 +40,30 @@ export function transactionConformance(check: Check): void {
     assert.deepEqual(next?.key, Buffer.from("n"));
   });
 
+  check("transaction: buffers may be used again as soon as the call has returned", async ({ mq }) => {
+    const [jobs, events] = await Promise.all([mq.openTask("jobs"), mq.openLog("events")]);
+    await jobs.enqueue("held");
+    const held = (await jobs.dequeue())!;
+    const payload = Buffer.from("payload");
+    // The rest of a transaction waits while a part looks something up, as a nack does.
+    for (const settle of [() => {}, (tx: Transaction) => tx.nack(jobs, held, { delay: "1h" })]) {
+      const done = mq.transaction((tx) => {
+        tx.append(events, payload);
+        tx.enqueue(jobs, payload);
+        settle(tx);
+      });
+      payload.fill("x");
+      await done;
+      payload.write("payload");
+    }
+    assert.deepEqual(await textsOf(events), ["payload", "payload"]);
+    const tasks = await jobs.dequeueBatch({ max: 10 });
+    assert.deepEqual(
+      tasks.map((task) => task.payload.toString()),
+      ["payload", "payload"],
+    );
+  });
+
   check("transaction: one refused operation refuses all, and the error names it", async ({ mq }) => {
     const [jobs, other, events] = await Promise.all([mq.openTask("jobs"), mq.openTask("other"), mq.openLog("events")]);
     await jobs.enqueueBatch(["a", "b"]);

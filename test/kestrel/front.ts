@@ -19,12 +19,14 @@ export interface TestFront {
 export interface FrontOptions {
   readonly open?: OpenOptions;
   readonly kestrel?: Partial<KestrelOptions>;
+  /** What the front is told to use in place of the directory. */
+  readonly around?: (mq: MessageQueue) => MessageQueue;
 }
 
 export async function withFront(options: FrontOptions, body: (front: TestFront) => Promise<void>): Promise<void> {
   await withDirectory(async (directory) => {
     const mq = await open(directory, { durability: "async", ...options.open });
-    const server = new KestrelServer(mq, {
+    const server = new KestrelServer(options.around?.(mq) ?? mq, {
       version: "varve-test",
       maxMessageBytes: 1024 * 1024,
       maxConnections: 1000,

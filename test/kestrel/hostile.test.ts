@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
+import type { MessageQueue, TaskOptions, TaskQueue } from "../../src/api/contract.js";
 import { type RawClient, type TestFront, withFront } from "./front.js";
 
 const MIB = 1024 * 1024;
@@ -256,5 +257,150 @@ test("random bytes never take the front down, nor leave an open read behind", as
     const stats = await client.ask("stats\r\n", "END\r\n");
     for (const [, open] of stats.matchAll(/_open_transactions (-?\d+)/g)) assert.equal(open, "0");
     await works(front);
+  });
+});
+
+test("thousands of requests in one packet are answered in order, whatever they are", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const many = 5000;
+    client.send(`${"version\r\n".repeat(many)}quit\r\n`);
+    assert.equal(await client.toEnd(), "VERSION varve-test\r\n".repeat(many));
+    await works(front);
+  });
+});
+
+test("sets in a row stop at the queue's limit, and gets in a row at its end", async () => {
+  await withFront({ kestrel: { settings: () => ({ limits: { maxCount: 5 } }) } }, async (front) => {
+    const client = await front.client();
+    const sets = "set full 0 0 1\r\nx\r\n".repeat(8);
+    // Twice, as the queue is new to the front the first time.
+    for (let round = 0; round < 2; round++) {
+      client.send(`${sets}${"get full\r\n".repeat(8)}version\r\n`);
+      assert.equal(
+        await client.until("varve-test\r\n"),
+        "STORED\r\n".repeat(5) +
+          "NOT_STORED\r\n".repeat(3) +
+          "VALUE full 0 1\r\nx\r\nEND\r\n".repeat(5) +
+          "END\r\n".repeat(3) +
+          "VERSION varve-test\r\n",
+      );
+    }
+  });
+});
+
+test("a limit that a queue gets while it is used counts for sets in a row", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const sets = (count: number) => "set later 0 0 1\r\nx\r\n".repeat(count);
+    // By the last of these, the front knows that there is no limit, and stores them together.
+    for (let round = 0; round < 3; round++) {
+      assert.equal(
+        await client.ask(`${sets(4)}version\r\n`, "varve-test\r\n"),
+        `${"STORED\r\n".repeat(4)}VERSION varve-test\r\n`,
+      );
+    }
+    const queue = await front.mq.openTask("later");
+    assert.equal((await queue.stats()).enqueued, 12);
+    await queue.configure({ limits: { maxCount: 12 } });
+    assert.equal(
+      await client.ask(`${sets(4)}version\r\n`, "varve-test\r\n"),
+      `${"NOT_STORED\r\n".repeat(4)}VERSION varve-test\r\n`,
+    );
+  });
+});
+
+test("requests in a row for several queues, with values of all sizes and different ends, keep their order", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const value = (index: number) => String(index).padStart([1, 50, 200, 5000][index % 4]!, ".");
+    const expected: string[] = [];
+    let requests = "";
+    for (let index = 0; index < 200; index++) {
+      const text = value(index);
+      requests += `set row${index % 16 < 8 ? "a" : "b"} 0 ${index % 3 === 0 ? 60 : 0} ${text.length}\r\n${text}\r\n`;
+    }
+    for (const queue of ["a", "b"]) {
+      for (let index = 0; index < 200; index++) {
+        if (index % 16 < 8 !== (queue === "a")) continue;
+        requests += `get row${queue}\r\n`;
+        expected.push(`VALUE row${queue} 0 ${value(index).length}\r\n${value(index)}\r\nEND\r\n`);
+      }
+      requests += `get row${queue}\r\n`.repeat(3);
+      expected.push("END\r\n".repeat(3));
+    }
+    client.send(`${requests}quit\r\n`);
+    assert.equal(await client.toEnd(), "STORED\r\n".repeat(200) + expected.join(""));
+  });
+});
+
+/** The directory, but with handles of task queues that are changed. */
+function withTasks(mq: MessageQueue, change: (tasks: TaskQueue) => void): MessageQueue {
+  return new Proxy(mq, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      if (name !== "openTask") return member.bind(target);
+      return async (queue: string, options: TaskOptions) => {
+        const tasks = await target.openTask(queue, options);
+        change(tasks);
+        return tasks;
+      };
+    },
+  });
+}
+
+test("a get that fails leaves those behind it where they are", async () => {
+  const failing = (tasks: TaskQueue) => {
+    if (tasks.name === "bad") tasks.dequeue = () => Promise.reject(new Error("the disk is gone"));
+  };
+  await withFront({ around: (mq) => withTasks(mq, failing) }, async (front) => {
+    const client = await front.client();
+    for (const queue of ["one", "bad", "two"]) await client.ask(`set ${queue} 0 0 1\r\nx\r\n`);
+    client.send("get one\r\nget bad\r\nget two\r\n");
+    assert.equal(await client.toEnd(), "VALUE one 0 1\r\nx\r\nEND\r\nSERVER_ERROR Error: the disk is gone\r\n");
+    const other = await front.client();
+    assert.equal(await other.ask("get two\r\n", "END\r\n"), "VALUE two 0 1\r\nx\r\nEND\r\n");
+  });
+});
+
+test("gets in a row of which one fails give what those before it have taken", async () => {
+  let calls = 0;
+  const failing = (tasks: TaskQueue) => {
+    const take = tasks.dequeueBatch.bind(tasks);
+    tasks.dequeueBatch = async (options) => {
+      if (++calls === 3) throw new Error("the disk is gone");
+      return await take({ ...options, max: 1 }); // fewer than it is asked for
+    };
+  };
+  await withFront({ around: (mq) => withTasks(mq, failing) }, async (front) => {
+    const client = await front.client();
+    for (const value of ["0", "1", "2", "3"]) await client.ask(`set a 0 0 1\r\n${value}\r\n`);
+    assert.equal(await client.ask("get a\r\n", "END\r\n"), "VALUE a 0 1\r\n0\r\nEND\r\n");
+    client.send("get a\r\n".repeat(4));
+    const given = ["1", "2"].map((value) => `VALUE a 0 1\r\n${value}\r\nEND\r\n`).join("");
+    assert.equal(await client.toEnd(), `${given}SERVER_ERROR Error: the disk is gone\r\n`);
+    const other = await front.client();
+    assert.equal(await other.ask("get a\r\n", "END\r\n"), "VALUE a 0 1\r\n3\r\nEND\r\n");
+  });
+});
+
+test("sets and gets in a row make a queue again that others have deleted", async () => {
+  await withFront({}, async (front) => {
+    const client = await front.client();
+    const sets = "set q 0 0 1\r\nx\r\n".repeat(4);
+    const gets = "get q\r\n".repeat(4);
+    const value = "VALUE q 0 1\r\nx\r\nEND\r\n";
+    for (let round = 0; round < 3; round++) {
+      client.send(`${sets}${gets}version\r\n`);
+      const expected = `${"STORED\r\n".repeat(4)}${value.repeat(4)}VERSION varve-test\r\n`;
+      assert.equal(await client.until("varve-test\r\n"), expected, `round ${round}`);
+      await front.mq.deleteQueue("task", "q");
+      if (round < 2) continue;
+      assert.equal(
+        await client.ask(`${gets}version\r\n`, "varve-test\r\n"),
+        `${"END\r\n".repeat(4)}VERSION varve-test\r\n`,
+      );
+    }
   });
 });

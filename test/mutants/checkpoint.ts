@@ -42,6 +42,15 @@ export const checkpointMutants: readonly Mutant[] = [
     killer: directed("a checkpoint whose"),
   },
   {
+    name: "a checkpoint goes on although the log has failed",
+    file: checkpoint,
+    search:
+      "    if (engine.failure !== undefined) {\n      this.withdraw();\n      return;\n    }\n    await this.#writeSnapshot",
+    replacement: "    await this.#writeSnapshot",
+    breaks: "a sync that succeeds beside one that failed proves nothing",
+    killer: directed("no snapshot asks"),
+  },
+  {
     name: "a failed sync of a segment is passed over",
     file: writer,
     search: "  try {\n    await sync;\n  } catch (cause) {",

@@ -139,6 +139,31 @@ void test("the log file that follows a snapshot is there, however long its name 
   assert.deepEqual(found, sent.slice(0, found.length));
 });
 
+void test("no snapshot asks for a log file whose name may be lost, whatever a second sync says", async () => {
+  let met = 0;
+  for (let seed = 1; seed <= TRIALS; seed++) {
+    const machine = Simulated.boot(seed);
+    const mq = await machine.open({ ...TINY, durability: "async" });
+    const log = await machine.settle(mq.openLog("events"));
+    await machine.settle(mq.sync());
+    let synced = 0;
+    machine.disk.onCall = (kind, path, call) => {
+      if (kind !== "syncDirectory" || !path.endsWith("/wal")) return;
+      if (synced++ === 0) machine.disk.failAt(call, { errno: "EIO", pages: "reverted" });
+    };
+    // A sync of the log is under way while the name of its next file is made durable.
+    for (let record = 0; record < 40; record++) {
+      void codeOf(log.append("x".repeat(10_000)));
+      void codeOf(mq.sync());
+      await machine.pass(0.01);
+    }
+    await machine.pass(5000);
+    if (synced > 1) met++;
+    await machine.cutPower("none").open();
+  }
+  assert.ok(met > 0, "one sync fails, and another one does not");
+});
+
 void test("a full disk refuses what it cannot take", async () => {
   const machine = Simulated.boot(5);
   const mq = await machine.open({ ...TINY, walFileBytes: "4MiB" });

@@ -16,6 +16,8 @@ export interface ReaderModel {
   next: number | undefined;
   /** Reads that are under way. */
   reading: number;
+  /** It has left. Reads that were under way may still be answered. */
+  gone: boolean;
 }
 
 /** An exclusive group of a log: where it stands, and whose turn it is. */
@@ -39,15 +41,15 @@ export class GroupModel {
 
   /** It has been made, where there still was something at the time. */
   begins(at: number): void {
-    this.lostTo = Math.max(this.lostTo, at);
+    if (at > this.base) this.lostTo = Math.max(this.lostTo, at);
   }
 
   join(): ReaderModel {
-    return { next: undefined, reading: 0 };
+    return { next: undefined, reading: 0, gone: false };
   }
 
   left(reader: ReaderModel): void {
-    reader.next = undefined;
+    reader.gone = true;
     if (this.holder === reader) this.holder = undefined;
   }
 
@@ -91,7 +93,7 @@ export class GroupModel {
   /** Takes note that it is this member's turn. Returns where it reads on, if that is known. */
   private turn(reader: ReaderModel): number | undefined {
     const known = this.holder === reader ? reader.next : undefined;
-    this.holder = reader;
+    if (!reader.gone) this.holder = reader;
     return known;
   }
 

@@ -204,6 +204,14 @@ export class LogModel {
     });
   }
 
+  /** Whether readers may have passed over a record that is there: what left it out may have been undone by the end. */
+  isSuperseded(item: Item, found: Found): boolean {
+    const { compacts, tombstonesGo } = this.removal;
+    if (!compacts || item.key === undefined) return false;
+    if (item.tombstone && tombstonesGo) return true;
+    return this.items.some((other) => isLater(other, item) && (found.items.has(other) || found.gone.has(other)));
+  }
+
   private skipJumps(offset: number): number {
     let at = offset;
     for (const [first, next] of this.jumps) if (at >= first && at < next) at = next;

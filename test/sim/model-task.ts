@@ -498,8 +498,8 @@ export class TaskModel {
     if (!item.commit.possible) return;
     const expired = item.expiry !== undefined && item.expiry.earliestMs - WALL_ROUNDING_MS <= ending.nowMs;
     const called = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
-    const ended = called || expired || this.dropsOldest;
     const needed = this.isNeeded(item, ending, found);
+    const ended = called || expired || this.dropsOldest || this.isSuperseded(item, found);
     // What may have been lost as well leaves the call its tasks, for those that must have been taken.
     const mayBeTaken = () => (needed ? this.wasTaken() : this.log === undefined && this.take !== undefined);
     if (ended || mayBeTaken()) {
@@ -515,6 +515,12 @@ export class TaskModel {
   private isNeeded(item: Item, ending: Ending, found: Found): boolean {
     if (this.log === undefined) return isRequired(item.commit, ending);
     return found.items.has(this.model.items.get(item.number)!);
+  }
+
+  /** Whether a group may have passed over a record that its log still has. */
+  private isSuperseded({ number }: Item, found: Found): boolean {
+    const record = this.model.items.get(number)!;
+    return found.items.has(record) && this.log?.isSuperseded(record, found) === true;
   }
 
   /** Whether a call that was never answered may have taken one more task. */

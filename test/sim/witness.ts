@@ -1,5 +1,6 @@
 import type { Engine } from "../../src/engine/engine.js";
 import type { QueueState } from "../../src/engine/queue-state.js";
+import { offsetsToSkip } from "../../src/engine/recovery.js";
 import type { Consumer } from "../../src/queues/consumer.js";
 import { GroupType } from "../../src/queues/group.js";
 import type { Lane } from "../../src/queues/lane.js";
@@ -14,6 +15,19 @@ import type { Stream } from "../../src/storage/stream.js";
 const LONG_MS = 100_000_000;
 /** The state of a queue that is not there: not made yet, or deleted. */
 const GONE = "not there";
+/** Offsets that an engine passes over when it may have lost some, with log files as small as those of a run. */
+const PASSED_OVER = offsetsToSkip(256 * 1024);
+
+/** Stream id -> where it ended. */
+type Ends = ReadonlyMap<number, number>;
+const NO_ENDS: Ends = new Map();
+
+/** A queue as of the entry that made it so, and of all that follow until the next. */
+interface StateAt {
+  readonly lsn: number;
+  readonly state: string;
+  readonly ends: Ends;
+}
 
 /**
  * Watches an engine from inside and keeps what its state was after every entry of the log. What a recovery finds must be
@@ -21,7 +35,7 @@ const GONE = "not there";
  */
 export class Witness {
   /** Queue id -> its states, by the log sequence number that made them. */
-  readonly #states = new Map<number, { lsn: number; state: string }[]>();
+  readonly #states = new Map<number, StateAt[]>();
   #lsn = 0;
   /** Entries of this life, and up to where each says that the log was durable. */
   #vouchers: { readonly lsn: number; readonly watermark: number }[] = [];
@@ -72,11 +86,12 @@ export class Witness {
     const differences: string[] = [];
     if (engine.lsn > this.#lsn) return [];
     for (const [id, states] of this.#states) {
-      const expected = states.findLast((each) => each.lsn <= engine.lsn)?.state;
+      const before = states.findLast((each) => each.lsn <= engine.lsn);
+      const expected = before?.state;
       const entry = engine.catalog.byId(id);
       let state: string | undefined;
       try {
-        state = entry === undefined ? GONE : describe(engine.catalog.load(entry));
+        state = entry === undefined ? GONE : describe(engine.catalog.load(entry), before?.ends);
       } catch (error) {
         if (!damaged(error)) throw error;
         continue;
@@ -93,32 +108,42 @@ export class Witness {
     this.#lsn = engine.lsn;
     for (const [id, states] of this.#states) {
       if (engine.catalog.byId(id) !== undefined || states.at(-1)!.state === GONE) continue;
-      states.push({ lsn: engine.lsn, state: GONE });
+      states.push({ lsn: engine.lsn, state: GONE, ends: NO_ENDS });
     }
     for (const queue of engine.catalog.loaded()) {
       const state = describe(queue);
       const states = this.#states.get(queue.id);
-      if (states === undefined) this.#states.set(queue.id, [{ lsn: engine.lsn, state }]);
-      else if (states[states.length - 1]!.state !== state) states.push({ lsn: engine.lsn, state });
+      if (states?.at(-1)?.state === state) continue;
+      const ends = new Map(queue.streams.map(({ id, next }) => [id, next]));
+      const at = { lsn: engine.lsn, state, ends };
+      if (states === undefined) this.#states.set(queue.id, [at]);
+      else states.push(at);
     }
   }
 }
 
-/** A queue's state in words, without what passes by itself as time does. */
-export function describe(queue: QueueState): string {
-  if (queue instanceof LogState) return describeLog(queue);
+/**
+ * A queue's state in words, without what passes by itself as time does.
+ * @param ends where its streams ended before a recovery that may have passed over offsets
+ */
+function describe(queue: QueueState, ends: Ends = NO_ENDS): string {
+  if (queue instanceof LogState) return describeLog(queue, ends);
   if (!(queue instanceof TaskState)) throw new Error(`queue ${queue.name} is of no known kind`);
   const { consumer, scheduled, config, recurrence } = queue;
   const cursors = [...queue.cursors.byName.values()].map((cursor) => {
-    return `${cursor.number} ${cursor.cursorName} ${describeConsumer(cursor.consumer)}`;
+    return `${cursor.number} ${cursor.cursorName} ${describeConsumer(cursor.consumer, ends)}`;
   });
-  const parts = [describeConsumer(consumer, [], scheduled), JSON.stringify(config), `cursors ${cursors.join("; ")}`];
+  const parts = [
+    describeConsumer(consumer, ends, [], scheduled),
+    JSON.stringify(config),
+    `cursors ${cursors.join("; ")}`,
+  ];
   // Keys that stand for nothing any more go when there is a reason to look.
   const keys = config.dedupe.windowMs < LONG_MS ? "pass" : encoded(queue.dedupe);
   return `task ${parts.join(", ")}, schedules ${encoded(recurrence.table)}, keys ${keys}`;
 }
 
-function describeLog({ stream, groups, config }: LogState): string {
+function describeLog({ stream, groups, config }: LogState, ends: Ends): string {
   const all = [...groups.values()].map((group) => {
     const { groupId, name } = group;
     if (group.type === GroupType.exclusive) return `${groupId} ${name} ${encoded(group)}`;
@@ -126,29 +151,36 @@ function describeLog({ stream, groups, config }: LogState): string {
     const { ledger } = consumer.lane(0);
     const goes = [...ledger.outstanding.values()].filter((task) => task.offset < stream.head && isBack(task, consumer));
     const lost = group.lost + goes.length;
-    return `${groupId} ${name} lost ${lost}, ${describeConsumer(consumer, goes)}, ${JSON.stringify(rules)}`;
+    return `${groupId} ${name} lost ${lost}, ${describeConsumer(consumer, ends, goes)}, ${JSON.stringify(rules)}`;
   });
-  return `log ${stream.head}..${end(stream)}, ${JSON.stringify(config)}, groups ${all.join("; ")}`;
+  return `log ${stream.head}..${endIn(ends, stream)}, ${JSON.stringify(config)}, groups ${all.join("; ")}`;
 }
 
 /** @param gone what is lost with the end of the sessions that hold it */
-function describeConsumer(consumer: Consumer, gone: readonly Outstanding[] = [], scheduled?: Scheduled): string {
+function describeConsumer(
+  consumer: Consumer,
+  ends: Ends,
+  gone: readonly Outstanding[] = [],
+  scheduled?: Scheduled,
+): string {
   const { lanes, dead } = consumer;
-  const letters = dead.stream === undefined ? "none" : `${dead.stream.head}..${end(dead.stream)}`;
+  const letters = dead.stream === undefined ? "none" : `${dead.stream.head}..${endIn(ends, dead.stream)}`;
   const exhumed = sorted(dead.exhumed).join();
-  return `${lanes.map((lane) => describeLane(lane, consumer, gone, scheduled)).join(" | ")}, dead ${letters} without ${exhumed}`;
+  const each = lanes.map((lane) => describeLane(lane, consumer, ends, gone, scheduled));
+  return `${each.join(" | ")}, dead ${letters} without ${exhumed}`;
 }
 
 function describeLane(
   { number, stream, ledger }: Lane,
   consumer: Consumer,
+  ends: Ends,
   gone: readonly Outstanding[],
   scheduled: Scheduled | undefined,
 ): string {
   const tasks = [...ledger.outstanding.values()].filter((task) => !gone.includes(task));
   // That a task has become ready is not logged: it follows from the clock.
   const from = Math.max(stream.head, scheduled?.lowest(number) ?? Number.POSITIVE_INFINITY);
-  for (let offset = stream.skipGaps(from); offset < end(stream); offset = stream.skipGaps(offset + 1)) {
+  for (let offset = stream.skipGaps(from); offset < stream.next; offset = stream.skipGaps(offset + 1)) {
     if (scheduled?.has(number, offset) !== true) continue;
     tasks.push(Object.assign(new Outstanding(ledger, offset), { phase: TaskPhase.Waiting }));
   }
@@ -163,10 +195,11 @@ function describeLane(
   // What sessions hold comes back with the end of this life, the lowest last.
   const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task)).reverse();
   const back = [...ledger.returned, ...sessions].map(({ offset }) => offset);
-  const cursor = stream.skipGaps(ledger.cursor) >= stream.next ? end(stream) : ledger.cursor;
+  const end = endIn(ends, stream);
+  const cursor = stream.skipGaps(ledger.cursor) >= stream.next ? end : ledger.cursor;
   const isThere = (offset: number) => ledger.outstanding.has(offset) || scheduled?.has(number, offset) === true;
   const done = sorted([...ledger.ahead].filter((offset) => !isThere(offset)));
-  return `${number}: ${cursor} of ${end(stream)} without ${done}, ${outstanding.join("; ")}, first ${back}`;
+  return `${number}: ${cursor} of ${end} without ${done}, ${outstanding.join("; ")}, first ${back}`;
 }
 
 /** A session's end gives back what may be delivered again; the lease of what may not is up at once. */
@@ -184,13 +217,10 @@ function sorted(numbers: Iterable<number>): number[] {
   return [...numbers].sort((a, b) => a - b);
 }
 
-/** More offsets than any run gives out, and fewer than an engine passes over when it may have lost some. */
-const PASSED_OVER_MIN = 10_000;
-
-/** Where a stream ends, without offsets that were passed over since. What a rewriting has emptied did stand there. */
-function end(stream: Stream): number {
-  let { next } = stream;
-  for (const gap of stream.gaps.toReversed())
-    if (gap.to === next && gap.to - gap.from >= PASSED_OVER_MIN) next = gap.from;
-  return next;
+/** Where a stream ended at an earlier time, if nothing has come since but offsets that were passed over; else where it ends. */
+function endIn(ends: Ends, stream: Stream): number {
+  const { id, next } = stream;
+  const before = ends.get(id) ?? next;
+  const passedOver = (next - before) % PASSED_OVER === 0 && stream.skipGaps(before) === next;
+  return passedOver ? before : next;
 }

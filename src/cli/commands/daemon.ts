@@ -4,6 +4,7 @@ import { parseSize } from "../../api/units.js";
 import { formatAddress, parseAddress } from "../../daemon/address.js";
 import { NO_CONFIG, parseConfig } from "../../daemon/config.js";
 import { Daemon } from "../../daemon/daemon.js";
+import { keepHeapSmall } from "../../daemon/heap.js";
 import { jsonLogger, LOG_LEVELS, type LogLevel } from "../../daemon/log.js";
 import { wholeNumber, withCommonOptions } from "../options.js";
 import { action } from "../run.js";
@@ -47,6 +48,7 @@ export function registerDaemon(program: Command, version: string): void {
 
   action<[], DaemonCommandOptions>(withCommonOptions(command), async (run) => {
     const { options } = run;
+    keepHeapSmall();
     const maxMessageBytes = parseSize(options.maxMessage, "--max-message");
     const daemon = await Daemon.start({
       dataDir: options.dataDir,

@@ -1,0 +1,171 @@
+/**
+ * Requests in a row that are alike, for one queue that is open: they are carried out by one call. For a client that
+ * pipelines this is most of what makes it fast.
+ */
+
+import type { Task } from "../api/contract.js";
+import { isVarveError } from "../api/errors.js";
+import type { OpenedQueue, Taken } from "./queues.js";
+import { asRefusal, NONE, notStored, type Reply, STORED } from "./reply.js";
+import { type GetRequest, isPlainGet, Refusal, type Request, type SetRequest } from "./request.js";
+import type { Front } from "./server.js";
+
+/** Items stored in one commit, at most, and their bytes, about. */
+const STORED_AT_ONCE_MAX = 256;
+const STORED_BYTES = 256 * 1024;
+
+export interface Run {
+  readonly requests: number;
+  /** Of values that are to be stored. */
+  readonly bytes: number;
+  /** Adds a request, if it is like those before and there is room for it. */
+  add(request: Request, body: Buffer): boolean;
+  /** Calls back, later, with the replies to all of them. */
+  carryOut(answer: (reply: Reply) => void): void;
+}
+
+/** Begins a run with a `set` or a plain `get`; undefined for what must be carried out alone. */
+export function runOf(front: Front, request: Request, body: Buffer): Run | undefined {
+  if (request.command === "set") {
+    const queue = request.queues.length === 1 ? front.queues.opened(request.queues[0]!) : undefined;
+    return queue === undefined ? undefined : new Sets(front, queue, request, body);
+  }
+  if (!isPlainGet(request)) return undefined;
+  const queue = front.queues.opened(request.queue);
+  return queue === undefined ? undefined : new Gets(front, queue, request);
+}
+
+class Sets implements Run {
+  readonly #front: Front;
+  readonly #queue: OpenedQueue;
+  readonly #first: SetRequest;
+  readonly #bodies: Buffer[];
+  bytes: number;
+
+  constructor(front: Front, queue: OpenedQueue, first: SetRequest, body: Buffer) {
+    this.#front = front;
+    this.#queue = queue;
+    this.#first = first;
+    this.#bodies = [body];
+    this.bytes = first.bytes;
+  }
+
+  get requests(): number {
+    return this.#bodies.length;
+  }
+
+  add(request: Request, body: Buffer): boolean {
+    const first = this.#first;
+    if (request !== first) {
+      if (request.command !== "set" || request.expiry !== first.expiry) return false;
+      if (request.queues.length > 1 || request.queues[0] !== first.queues[0]) return false;
+    }
+    const bodies = this.#bodies;
+    if (bodies.length >= STORED_AT_ONCE_MAX || this.bytes + body.length > STORED_BYTES) return false;
+    if (bodies.length === 1 && !this.#queue.takesBatches(this.#front.nowMs())) return false;
+    bodies.push(body);
+    this.bytes += body.length;
+    return true;
+  }
+
+  carryOut(answer: (reply: Reply) => void): void {
+    const { expiry } = this.#first;
+    const expiresAtMs = this.#front.expiryMs(expiry);
+    const bodies = this.#bodies;
+    const count = bodies.length;
+    this.#front.counters.sets += count;
+    const storing = count === 1 ? this.#queue.set(bodies[0]!, expiresAtMs) : this.#queue.setAll(bodies, expiresAtMs);
+    storing.then(
+      () => answer(count === 1 ? STORED : STORED.repeat(count)),
+      (error) => void this.#storeEach(error, expiresAtMs).then(answer),
+    );
+  }
+
+  /** After an error that has left all of them out. */
+  async #storeEach(error: unknown, expiresAtMs: number | undefined): Promise<Reply> {
+    let queue = this.#queue;
+    if (isVarveError(error, "ERR_NOT_FOUND")) {
+      try {
+        queue = await this.#front.queues.reopen(queue);
+      } catch (again) {
+        return notStored(again);
+      }
+    } else {
+      const reply = notStored(error);
+      if (reply instanceof Refusal || this.requests === 1) return reply;
+      // The queue has got limits meanwhile, and may have room for some.
+    }
+    return await Promise.all(this.#bodies.map((body) => queue.set(body, expiresAtMs).then(() => STORED, notStored)));
+  }
+}
+
+class Gets implements Run {
+  readonly #front: Front;
+  readonly #queue: OpenedQueue;
+  readonly #first: GetRequest;
+  readonly bytes = 0;
+  requests = 1;
+
+  constructor(front: Front, queue: OpenedQueue, first: GetRequest) {
+    this.#front = front;
+    this.#queue = queue;
+    this.#first = first;
+  }
+
+  add(request: Request): boolean {
+    const first = this.#first;
+    if (request !== first && !(isPlainGet(request) && request.queue === first.queue)) return false;
+    if (this.requests >= this.#queue.takenAtOnceMax) return false;
+    this.requests++;
+    return true;
+  }
+
+  carryOut(answer: (reply: Reply) => void): void {
+    const { requests } = this;
+    this.#front.counters.gets += requests;
+    if (requests === 1) {
+      const reply = (task: Task | undefined) => (task === undefined ? this.#missed(1) : this.#found(task));
+      this.#take((queue) => queue.take(), reply, answer);
+    } else {
+      const reply = (taken: Taken) => this.#replyToAll(taken);
+      this.#take((queue) => queue.takeAll(requests), reply, answer);
+    }
+  }
+
+  #take<T>(take: (queue: OpenedQueue) => Promise<T>, reply: (taken: T) => Reply, answer: (reply: Reply) => void): void {
+    take(this.#queue).then(
+      (taken) => answer(reply(taken)),
+      (error) => void this.#takeAnew(error, take, reply).then(answer),
+    );
+  }
+
+  async #takeAnew<T>(
+    error: unknown,
+    take: (queue: OpenedQueue) => Promise<T>,
+    reply: (taken: T) => Reply,
+  ): Promise<Reply> {
+    try {
+      if (!isVarveError(error, "ERR_NOT_FOUND")) throw error;
+      return reply(await take(await this.#front.queues.reopen(this.#queue)));
+    } catch (again) {
+      return asRefusal(again);
+    }
+  }
+
+  #replyToAll({ tasks, error }: Taken): Reply {
+    const replies: Reply[] = tasks.map((task) => this.#found(task));
+    if (error !== undefined) replies.push(asRefusal(error));
+    else if (tasks.length < this.requests) replies.push(this.#missed(this.requests - tasks.length));
+    return replies;
+  }
+
+  #found({ payload }: Task): Reply {
+    this.#front.counters.hits++;
+    return { head: this.#queue.head(payload.length), payload };
+  }
+
+  #missed(requests: number): Reply {
+    this.#front.counters.misses += requests;
+    return NONE.repeat(requests);
+  }
+}
