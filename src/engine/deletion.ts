@@ -23,13 +23,27 @@ import { OP_DELETE_QUEUE } from "./queue-state.js";
 /** Folders of streams stand below the folder of the queue. */
 const DEPTH = 1;
 
+/** What other queues are told in the commit that deletes one. */
+export interface WithDeletion {
+  readonly metaBytes: number;
+  /** Stages operations of other queues. */
+  stage(engine: Engine): void;
+  apply(): void;
+}
+
 /** Deletes a queue. Resolves when that is committed. Not between `begin` and `add`. */
-export function deleteQueue(engine: Engine, entry: CatalogEntry, durability: Durability): Promise<void> {
+export function deleteQueue(
+  engine: Engine,
+  entry: CatalogEntry,
+  durability: Durability,
+  told?: WithDeletion,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     const { catalog } = engine;
     const { id, kind, name } = entry;
     engine.flush();
-    engine.begin(0, 0, OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length, true);
+    engine.begin(0, 0, OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length + (told?.metaBytes ?? 0), true);
+    told?.stage(engine);
     const { lastStreamId } = catalog;
     const output = engine.operation(OP_DELETE_QUEUE, id);
     output.u8(kind);
@@ -38,7 +52,10 @@ export function deleteQueue(engine: Engine, entry: CatalogEntry, durability: Dur
     engine.endOperation();
     engine.add({
       durability,
-      apply: () => catalog.delete(entry, lastStreamId),
+      apply: () => {
+        catalog.delete(entry, lastStreamId);
+        told?.apply();
+      },
       settle: resolve,
       fail: reject,
     });

@@ -132,7 +132,10 @@ export class GroupModel {
 
   /** The same as clients know it while the directory is open. */
   private get positionsNow(): number[] {
-    const positions = this.positions(({ acked }) => acked, ({ possible }) => possible);
+    const positions = this.positions(
+      ({ acked }) => acked,
+      ({ possible }) => possible,
+    );
     return positions.map((each) => Math.max(each, this.lostTo));
   }
 

@@ -81,7 +81,8 @@ export class ResultModel {
       this.model.violate(`${what} is said to be at ${value}, which nobody said of it`);
     }
     const last = all.at(-1);
-    if (last === undefined || last.token !== token || !last.commit.acked || last.commit.answeredNumber > askedNumber) return;
+    if (last === undefined || last.token !== token || !last.commit.acked || last.commit.answeredNumber > askedNumber)
+      return;
     if (value !== last.value) this.model.violate(`${what} is at ${last.value}, and said to be at ${value}`);
   }
 

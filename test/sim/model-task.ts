@@ -51,6 +51,9 @@ export interface SeenTasks {
 /** What must become of a settling call. */
 export type Expected = "good" | "stale" | "open";
 
+/** Calls that do not end a lease. */
+const LEAVE: ReadonlySet<string> = new Set(["extend", "progress"]);
+
 /** Delays go on by the wall clock while a directory is closed, which counts whole milliseconds. */
 const WALL_ROUNDING_MS = 2;
 
@@ -381,11 +384,10 @@ export class TaskModel {
     return this.takes.some(({ commit, left }) => left > 0 && open(commit));
   }
 
-  /** A call is made that leaves the lease as it is. */
-  touching(place: string, token: string, nowMs: number): Expected {
+  /** A call has been answered that leaves the lease as it is. */
+  touched(place: string, commit: Commit): void {
     const fact = this.tasks.get(place);
-    if (fact === undefined || fact.token !== token) return "stale";
-    return isHeld(fact, nowMs) ? "good" : "open";
+    if (fact !== undefined) fact.settling = fact.settling.filter((other) => other !== commit);
   }
 
   /** Who asked at a moment was told where a task stands. */
@@ -411,7 +413,7 @@ export class TaskModel {
       commit.ended.push(fact.item);
     }
     if (fact === undefined || fact.token !== token) return "stale";
-    const others = fact.settling.filter((other) => other.possible && !other.label.startsWith("extend"));
+    const others = fact.settling.filter((other) => other.possible && !LEAVE.has(other.label));
     fact.settling.push(commit);
     if (others.some((other) => other.acked)) return "stale";
     return fact.settling.length === 1 && commit.madeMs < fact.leaseEndMs ? "good" : "open";
@@ -427,7 +429,7 @@ export class TaskModel {
   extended(place: string, commit: Commit, leaseMs: number): void {
     const fact = this.tasks.get(place);
     if (fact === undefined || !fact.settling.includes(commit)) return;
-    fact.settling = fact.settling.filter((other) => other !== commit);
+    this.touched(place, commit);
     fact.before = {
       leaseEndMs: Math.min(fact.leaseEndMs, fact.before?.leaseEndMs ?? fact.leaseEndMs),
       session: fact.session || fact.before?.session === true,

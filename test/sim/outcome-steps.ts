@@ -66,7 +66,11 @@ function planned(
   const priority = pick % priorities;
   const delay = children.length === 0 && pick % 5 === 0 ? ms : 0;
   const item = clients.model.send(handle.name, commit, { priority, dueMs: delay > 0 ? commit.madeMs + delay : 0 });
-  if (children.length > 0) clients.model.flows.add(item, children.map((child) => child.item));
+  if (children.length > 0)
+    clients.model.flows.add(
+      item,
+      children.map((child) => child.item),
+    );
   const input = payloadOf(item.number, Math.min(size, 8000));
   const terms = { priority, ...(delay > 0 ? { delay } : {}) };
   const flow = { queue: handle.queue!, input, options: terms, children: children.map((child) => child.flow) };
@@ -114,11 +118,10 @@ async function progress(clients: Clients, { pick, mode }: Step): Promise<void> {
   const { model } = handle;
   const value = commit.number;
   clients.model.results.saying(item, { commit, token, value });
-  const expected = model.touching(place, token, clients.nowMs);
+  const expected = model.settling(place, token, commit, false);
   const told = (refused: boolean) => {
-    // What ends the lease may have been called meanwhile, or its time may be over.
-    const still = refused && model.touching(place, token, clients.nowMs) !== "good" ? "open" : expected;
-    model.settled(place, commit, still, refused);
+    model.settled(place, commit, expected, refused);
+    model.touched(place, commit);
   };
   clients.track(
     commit,
@@ -126,6 +129,7 @@ async function progress(clients: Clients, { pick, mode }: Step): Promise<void> {
     () => told(false),
     (error) => {
       if (isVarveError(error, "ERR_STALE_LEASE")) told(true);
+      else model.touched(place, commit);
     },
   );
 }
@@ -165,7 +169,10 @@ async function list(clients: Clients, step: Step): Promise<void> {
     for (const { position, payload, headers, state: shown } of tasks) {
       if (seen.has(position)) clients.model.violate(`${name}: the list of what is ${state} has ${position} twice`);
       seen.add(position);
-      const item = model.item(position, numberOf(payload!, () => headers));
+      const item = model.item(
+        position,
+        numberOf(payload!, () => headers),
+      );
       if (item !== undefined) model.standing(item, shown, asked);
     }
   });

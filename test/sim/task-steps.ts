@@ -187,9 +187,9 @@ async function settle(clients: Clients, step: Step): Promise<void> {
             ? source.nack(token, { ...all, error: "simulated", dead: true })
             : kind === "bring" && handle.queue !== undefined
               ? handle.queue.ack(token, { ...all, result: commit.number })
-          : kind === "extend"
-            ? source.extend(token, rules.leaseMs, all)
-            : source.ack(token, all);
+              : kind === "extend"
+                ? source.extend(token, rules.leaseMs, all)
+                : source.ack(token, all);
   clients.track(
     commit,
     run,
