@@ -6,6 +6,7 @@
  * machine cannot run says so in a line that begins with SKIPPED.
  *
  *   kill         200 rounds of kill -9 on one directory, judged after every round
+ *   daemon       100 rounds of kill -9 on a daemon with Kestrel clients, judged by what they were told
  *   power        100 power cuts of an ext4 image on a loop device (needs root, mkfs.ext4, losetup, perl)
  *   full         a tmpfs filled to its last byte, drained, and written to again (needs root)
  *   files        a limit on the size of files (ulimit -f)

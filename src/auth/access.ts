@@ -5,8 +5,7 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import type { QueueKind } from "../api/contract.js";
-import { allows, type Permission, type Rule } from "./rules.js";
+import { allows, type ObjectKind, type Permission, type Rule } from "./rules.js";
 import { isSecretOf, makeDecoy, parseToken } from "./token.js";
 import { certificateKey, type User, type Users } from "./users.js";
 
@@ -18,6 +17,7 @@ export interface ClientCertificate {
 }
 
 export interface Credentials {
+  /** Empty: none. */
   readonly token?: string | undefined;
   readonly certificate?: ClientCertificate | undefined;
 }
@@ -26,11 +26,8 @@ export interface Credentials {
 export interface Principal {
   /** For logs. */
   readonly name: string;
-  /**
-   * @param kind undefined: both kinds
-   * @param queue undefined: the directory as a whole
-   */
-  may(permission: Permission, kind: QueueKind | undefined, queue: string | undefined): boolean;
+  /** @param queue empty for the directory as a whole */
+  readonly may: (permission: Permission, kind: ObjectKind, queue: string) => boolean;
   /**
    * False once the users file says something else of this user than at the login. What the connection has under way was
    * allowed by the old one: it should end, and the client log in again.
@@ -77,7 +74,7 @@ export class Access {
    * never made good.
    */
   authenticate({ token, certificate }: Credentials): Principal | undefined {
-    if (token !== undefined) return this.#login(userOfToken(this.#table, token), isSameToken);
+    if (token !== undefined && token !== "") return this.#login(userOfToken(this.#table, token), isSameToken);
     if (certificate === undefined) return undefined;
     return this.#login(userOfCertificate(this.#table, certificate), isSameCertificate);
   }
@@ -113,10 +110,10 @@ class Login implements Principal {
     this.#rules = user.allow;
   }
 
-  may(permission: Permission, kind: QueueKind | undefined, queue: string | undefined): boolean {
+  readonly may = (permission: Permission, kind: ObjectKind, queue: string): boolean => {
     this.#refresh();
     return allows(this.#rules, permission, kind, queue);
-  }
+  };
 
   get current(): boolean {
     this.#refresh();

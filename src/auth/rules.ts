@@ -22,20 +22,15 @@ export interface Rule {
   readonly queues: string;
 }
 
-/**
- * @param queue undefined: the directory as a whole, for which only a rule about every queue counts
- * @param kind undefined: both kinds, for which only a rule about both counts
- */
-export function allows(
-  rules: readonly Rule[],
-  permission: Permission,
-  kind: QueueKind | undefined,
-  queue: string | undefined,
-): boolean {
+/** What is done something with: a queue of a kind, or the directory as a whole, whose name is empty. */
+export type ObjectKind = QueueKind | "directory";
+
+/** For the directory as a whole only a rule about every queue of both kinds counts. */
+export function allows(rules: readonly Rule[], permission: Permission, kind: ObjectKind, queue: string): boolean {
   return rules.some((rule) => {
     if (!rule.permissions.includes(permission)) return false;
-    if (rule.kind !== undefined && rule.kind !== kind) return false;
-    return queue === undefined ? rule.queues === "*" : fits(rule.queues, queue);
+    if (kind === "directory") return rule.kind === undefined && rule.queues === "*";
+    return (rule.kind ?? kind) === kind && fits(rule.queues, queue);
   });
 }
 

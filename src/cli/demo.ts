@@ -97,7 +97,7 @@ async function tell(options: DemoOptions): Promise<void> {
 /** Leaves a daemon on the directory, and says how to talk to it. */
 async function serve(directory: string, port: number, out: Out, heading: Out): Promise<void> {
   const daemon = await startDaemon(directory, port);
-  const { host, port: bound } = daemon.kestrel.address;
+  const { host, port: bound } = daemon.kestrel!.address;
   try {
     heading(
       `6. A daemon serves it, on ${host}:${bound}, to any memcache client in any language, until you press Ctrl-C`,
@@ -121,7 +121,8 @@ async function startDaemon(directory: string, port: number): Promise<Daemon> {
     dataDir: directory,
     open: {},
     kestrel: { host: "127.0.0.1", port },
-    allowRemote: false,
+    users: undefined,
+    insecure: false,
     config: NO_CONFIG,
     version: "demo",
     maxMessageBytes: 1024 * 1024,

@@ -20,8 +20,8 @@ function tell(failure: Failure, program: Command): void {
   process.stderr.write(`varve: ${code} ${message}\n`);
   if (stack !== undefined) process.stderr.write(`${stack}\n`);
   if (failure.exitCode !== ExitCode.usage) return;
-  const command = program.commands.find((candidate) => args.includes(candidate.name()));
-  process.stderr.write(`Try: varve ${command === undefined ? "" : `${command.name()} `}--help\n`);
+  const command = args.find((word) => program.commands.some((candidate) => candidate.name() === word));
+  process.stderr.write(`Try: varve ${command === undefined ? "" : `${command} `}--help\n`);
 }
 
 const program = buildProgram(readVersion());

@@ -17,6 +17,7 @@ import { registerSchedules } from "./commands/schedules.js";
 import { registerSettle } from "./commands/settle.js";
 import { registerStats } from "./commands/stats.js";
 import { registerStatus } from "./commands/status.js";
+import { registerToken } from "./commands/token.js";
 import { registerVerify } from "./commands/verify.js";
 import { registerWork } from "./commands/work.js";
 import { EXIT_CODES_HELP } from "./exit.js";
@@ -76,6 +77,7 @@ Examples:
   registerDead(program);
   program.commandsGroup("Serving:");
   registerDaemon(program, version);
+  registerToken(program);
   registerImport(program);
   program.commandsGroup("Files and speed:");
   registerVerify(program);

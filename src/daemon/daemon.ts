@@ -4,18 +4,24 @@
 
 import type { Logger, MessageQueue, OpenOptions } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { Access } from "../auth/access.js";
+import type { Users } from "../auth/users.js";
 import { open } from "../index.js";
 import { KestrelServer } from "../kestrel/server.js";
-import { type Address, formatAddress, isLoopback } from "./address.js";
+import { type Address, formatAddress } from "./address.js";
 import { type DaemonConfig, settingsFor } from "./config.js";
+import { checkExposure, type Listener } from "./exposure.js";
+import { readUsersFile } from "./users-file.js";
 
 export interface DaemonOptions {
   readonly dataDir: string;
   readonly open: OpenOptions;
-  /** Where the memcache text protocol is spoken. */
-  readonly kestrel: Address;
-  /** Allow addresses that other machines can reach. The protocol has neither passwords nor encryption. */
-  readonly allowRemote: boolean;
+  /** Where the memcache text protocol is spoken; undefined: nowhere. */
+  readonly kestrel: Address | undefined;
+  /** The users file, read again by `reload`; undefined: whoever reaches the daemon may do everything. */
+  readonly users: string | undefined;
+  /** Allow listeners that other machines can reach without login and encryption. */
+  readonly insecure: boolean;
   readonly config: DaemonConfig;
   readonly version: string;
   /** Largest value of a `set`, in bytes. */
@@ -30,51 +36,63 @@ export interface DaemonOptions {
 /** Connections get this long to take their last replies. */
 const DRAIN_MS = 4000;
 
+interface Kestrel {
+  readonly address: Address;
+  readonly server: KestrelServer;
+}
+
 export class Daemon {
   readonly queue: MessageQueue;
-  readonly kestrel: { readonly address: Address; readonly server: KestrelServer };
-  readonly #logger: Logger;
+  readonly kestrel: Kestrel | undefined;
+  readonly #options: DaemonOptions;
+  readonly #access: Access | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(queue: MessageQueue, server: KestrelServer, address: Address, logger: Logger) {
+  private constructor(
+    options: DaemonOptions,
+    queue: MessageQueue,
+    access: Access | undefined,
+    kestrel: Kestrel | undefined,
+  ) {
+    this.#options = options;
     this.queue = queue;
-    this.kestrel = { address, server };
-    this.#logger = logger;
+    this.#access = access;
+    this.kestrel = kestrel;
   }
 
   /**
-   * Opens the directory and begins to listen.
-   * @throws VarveError `ERR_OPTION` (an address that others can reach, or settings that are not allowed), and what open() throws
+   * Opens the directory and begins to listen. What makes a listener unsafe, or keeps it from working, is found before that.
+   * @throws VarveError `ERR_OPTION` (a listener that others can reach, files or settings that are not allowed), and what
+   *   open() throws
    */
   static async start(options: DaemonOptions): Promise<Daemon> {
     const { kestrel, config, logger } = options;
-    if (!isLoopback(kestrel.host) && !options.allowRemote) {
-      throw new VarveError(
-        "ERR_OPTION",
-        `${formatAddress(kestrel)} can be reached from other machines, and this protocol has neither passwords nor ` +
-          "encryption. Listen on 127.0.0.1, or say --allow-remote if the network keeps others out.",
-      );
-    }
+    const users = options.users === undefined ? undefined : readUsersFile(options.users);
+    checkListeners(options, users);
+    const access = users && new Access(users);
     const queue = await open(options.dataDir, { ...options.open, logger });
     try {
       await applySettings(queue, config);
-      const server = new KestrelServer(queue, {
-        // Digits first, and not 0: libmemcached takes no other answer for one.
-        version: `1.0.0 varve-${options.version}`,
-        maxMessageBytes: options.maxMessageBytes,
-        maxConnections: options.maxConnections,
-        maxRequestBytes: options.maxRequestBytes,
-        stallTimeoutMs: options.stallTimeoutMs,
-        // Kestrel knows no attempts: unless told otherwise, a task is given out until it is confirmed.
-        settings: (name) => ({ maxAttempts: Number.POSITIVE_INFINITY, ...settingsFor(config, name) }),
-        logger,
-      });
-      const address = await server.listen(kestrel.host, kestrel.port);
-      logger.info({ kestrel: formatAddress(address), directory: options.dataDir, pid: process.pid }, "listening");
-      return new Daemon(queue, server, address, logger);
+      const front = kestrel && (await startKestrel(queue, kestrel, options, access));
+      const shown = front && formatAddress(front.address);
+      logger.info({ kestrel: shown, directory: options.dataDir, pid: process.pid }, "listening");
+      return new Daemon(options, queue, access, front);
     } catch (error) {
       await queue.close().catch(() => {});
       throw error;
+    }
+  }
+
+  /** Reads the users file again. One that is wrong changes nothing, and is logged. */
+  reload(): void {
+    const { users: file, logger } = this.#options;
+    if (file === undefined || this.#access === undefined) return;
+    try {
+      const users = readUsersFile(file);
+      this.#access.replace(users);
+      logger.info({ file, users: users.users.length }, "the users file has been read again");
+    } catch (error) {
+      logger.error({ file, error }, "the users file is wrong; what was read before still holds");
     }
   }
 
@@ -85,11 +103,43 @@ export class Daemon {
   }
 
   async #close(): Promise<void> {
-    this.#logger.info({ connections: this.kestrel.server.connections }, "stopping");
-    await this.kestrel.server.close(DRAIN_MS);
+    const { logger } = this.#options;
+    logger.info({ connections: this.kestrel?.server.connections }, "stopping");
+    await this.kestrel?.server.close(DRAIN_MS);
     await this.queue.close();
-    this.#logger.info({}, "stopped");
+    logger.info({}, "stopped");
   }
+}
+
+/** @throws VarveError `ERR_OPTION` */
+function checkListeners({ kestrel, insecure }: DaemonOptions, users: Users | undefined): void {
+  const listeners: Listener[] = [];
+  if (kestrel !== undefined) listeners.push({ scheme: "kestrel", host: kestrel.host, shown: formatAddress(kestrel) });
+  if (listeners.length === 0) throw new VarveError("ERR_OPTION", "there is nothing to listen on");
+  const protection = { users: users !== undefined, kestrelUsers: users?.kestrel !== undefined, tls: false, insecure };
+  for (const listener of listeners) checkExposure(listener, protection);
+}
+
+async function startKestrel(
+  queue: MessageQueue,
+  { host, port }: Address,
+  options: DaemonOptions,
+  access: Access | undefined,
+): Promise<Kestrel> {
+  const { config } = options;
+  const server = new KestrelServer(queue, {
+    // Digits first, and not 0: libmemcached takes no other answer for one.
+    version: `1.0.0 varve-${options.version}`,
+    maxMessageBytes: options.maxMessageBytes,
+    maxConnections: options.maxConnections,
+    maxRequestBytes: options.maxRequestBytes,
+    stallTimeoutMs: options.stallTimeoutMs,
+    // Kestrel knows no attempts: unless told otherwise, a task is given out until it is confirmed.
+    settings: (name) => ({ maxAttempts: Number.POSITIVE_INFINITY, ...settingsFor(config, name) }),
+    may: access?.kestrel.may,
+    logger: options.logger,
+  });
+  return { server, address: await server.listen(host, port) };
 }
 
 /** Queues that exist get what the configuration says of them; those it names in full are made. */

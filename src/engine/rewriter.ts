@@ -260,7 +260,6 @@ export class Rewriter {
   /** Removes what a crash has left of rewrites that were not published, or whose old segments were not removed yet. */
   #tidy(stream: Stream): void {
     if (this.#tidied.has(stream)) return;
-    this.#tidied.add(stream);
     const { disk, files } = this.#engine;
     const { directory } = stream;
     const named = new Set(stream.runs.map((run) => run.segment.path));
@@ -269,7 +268,9 @@ export class Rewriter {
       // Those of a queue that had the name before are removed in their own time.
       names = disk.list(directory).filter((name) => isOwnSegmentName(name) && streamIdOfName(name) === stream.id);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+      if (isNoDescriptor(error)) throw error;
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== "ENOENT") throw new VarveError("ERR_IO", `${directory}: ${message}`, { cause: error });
     }
     for (const name of names.sort()) {
       const path = `${directory}/${name}`;
@@ -279,6 +280,7 @@ export class Rewriter {
         if (disk.size(each) !== undefined) disk.unlink(each);
       }
     }
+    this.#tidied.add(stream);
   }
 
   // ------------------------------------------------------------------------------------------------------- rewriting

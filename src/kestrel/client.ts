@@ -6,6 +6,8 @@ import { VarveError } from "../api/errors.js";
 const LF = 0x0a;
 /** Longest line of a reply. */
 const LINE_BYTES_MAX = 1024 * 1024;
+/** A server that has vanished is noticed some time after this. */
+const KEEP_ALIVE_MS = 10_000;
 
 export class KestrelClient {
   readonly #socket: Socket;
@@ -28,15 +30,23 @@ export class KestrelClient {
     socket.on("close", () => this.#fail(`${address} ended the connection`));
   }
 
-  /** @throws VarveError `ERR_IO` */
+  /**
+   * @param signal gives up connecting; a connection that is there is closed by `close`
+   * @throws VarveError `ERR_IO`
+   */
   static async connect(host: string, port: number, signal?: AbortSignal): Promise<KestrelClient> {
     const address = `${host}:${port}`;
     return await new Promise((resolve, reject) => {
-      const socket = connect({ host, port, ...(signal === undefined ? {} : { signal }) });
+      const socket = connect({ host, port, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS });
+      const stop = () => socket.destroy(new Error("it was given up"));
+      signal?.addEventListener("abort", stop);
+      if (signal?.aborted === true) stop();
       socket.once("error", (cause) => {
+        signal?.removeEventListener("abort", stop);
         reject(new VarveError("ERR_IO", `cannot connect to ${address}: ${cause.message}`, { cause }));
       });
       socket.once("connect", () => {
+        signal?.removeEventListener("abort", stop);
         socket.removeAllListeners("error");
         resolve(new KestrelClient(socket, address));
       });

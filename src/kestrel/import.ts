@@ -41,8 +41,7 @@ const PROGRESS_ITEMS = 256;
 export async function importKestrel(mq: MessageQueue, options: ImportOptions): Promise<ImportedQueue[]> {
   const { host, port, signal } = options;
   const client = await KestrelClient.connect(host, port, signal);
-  const expected = waitingItems(await client.stats());
-  client.close();
+  const expected = await waitingItems(client).finally(() => client.close());
   const names = [...(options.queues ?? expected.keys())];
   const imported: ImportedQueue[] = [];
   const next = names[Symbol.iterator]();
@@ -67,14 +66,24 @@ async function importQueue(
   const client = await KestrelClient.connect(host, port, signal);
   let moved = 0;
   let bytes = 0;
+  let waiting = expected;
   try {
-    let payload = await client.get(`${queue}/open`);
-    while (payload !== undefined) {
+    for (let what = "open"; ; ) {
+      const payload = await client.get(`${queue}/${what}`);
+      if (payload === undefined) {
+        if (what === "close") break;
+        // Siberite says the same of an item of no bytes, which it removes: there may be more behind it.
+        const left = (await waitingItems(client)).get(queue) ?? 0;
+        if (left === 0 || left >= waiting) break;
+        waiting = left;
+        what = "open";
+        continue;
+      }
       await tasks.enqueue(payload, { durability: "sync" });
       moved++;
       bytes += payload.length;
       if (moved % PROGRESS_ITEMS === 0) onProgress?.({ queue, moved, expected });
-      payload = await client.get(signal?.aborted === true ? `${queue}/close` : `${queue}/close/open`);
+      what = signal?.aborted === true ? "close" : "close/open";
     }
     onProgress?.({ queue, moved, expected });
     return { queue, moved, bytes };
@@ -84,7 +93,8 @@ async function importQueue(
 }
 
 /** Queues and how many items wait in each, from `stats`. */
-function waitingItems(stats: ReadonlyMap<string, string>): Map<string, number> {
+async function waitingItems(client: KestrelClient): Promise<Map<string, number>> {
+  const stats = await client.stats();
   const items = new Map<string, number>();
   for (const name of stats.keys()) {
     // Every queue has this one; names that end in _items may be Kestrel's other counters, and those with a dot are cursors.

@@ -65,6 +65,15 @@ export class RequestParser {
     this.#at = 0;
   }
 
+  /** Lets go of everything. No further call makes sense. */
+  drop(): void {
+    this.#takePieces();
+    this.#rest = NOTHING;
+    this.#at = 0;
+    this.#set = undefined;
+    this.body = NOTHING;
+  }
+
   /**
    * The next request that is complete; undefined when more bytes are needed.
    * @throws Refusal and then no further call makes sense

@@ -9,6 +9,7 @@
 
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger, MessageQueue } from "../api/contract.js";
+import type { May } from "./authorise.js";
 import { type QueueSettings, Queues } from "./queues.js";
 import { Session } from "./session.js";
 import { Counters, dumpStats, stats } from "./stats.js";
@@ -25,6 +26,8 @@ export interface KestrelOptions {
   readonly stallTimeoutMs: number;
   /** How queues are made that the protocol creates. */
   readonly settings: (name: string) => QueueSettings;
+  /** What connections may do; undefined: everything. */
+  readonly may?: May | undefined;
   readonly logger: Logger;
 }
 

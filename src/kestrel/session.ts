@@ -12,6 +12,7 @@
  */
 
 import type { Socket } from "node:net";
+import { authorise } from "./authorise.js";
 import { Output } from "./output.js";
 import { RequestParser } from "./parser.js";
 import { Reads } from "./reads.js";
@@ -27,6 +28,8 @@ const IN_FLIGHT_BYTES = 1024 * 1024;
 const UNREAD_BYTES_MAX = 1024 * 1024;
 /** Requests that wait for their turn, in bytes, before the socket is no longer read. */
 const UNREAD_INPUT_BYTES_MAX = 256 * 1024;
+/** Who keeps no more than this in memory is not the one to be refused when all together keep too much. */
+const SMALL_BYTES = 16 * 1024;
 /** Input is read on for this long after an error, so that the reply is not lost to a reset. */
 const LINGER_MS = 1000;
 
@@ -123,11 +126,13 @@ export class Session {
     // A request that is answered at once calls back from within.
     if (this.#pumping) return;
     this.#pumping = true;
+    const { may } = this.#front.options;
     try {
       while (!this.#ending && this.#hasRoom()) {
         const request = this.#held ?? this.#parser.next();
-        this.#held = undefined;
         if (request === undefined) break;
+        if (may !== undefined && this.#held === undefined) authorise(may, request);
+        this.#held = undefined;
         if (!this.#take(request)) {
           // The body of a set stands in the packet, which stays until the parser is asked again.
           this.#held = request;
@@ -173,7 +178,7 @@ export class Session {
   #account(): void {
     const heldBytes = this.#parser.heldBytes + this.#inFlightBytes;
     if (heldBytes === this.#heldBytes) return;
-    const allowed = this.#front.hold(heldBytes - this.#heldBytes);
+    const allowed = this.#front.hold(heldBytes - this.#heldBytes) || heldBytes <= SMALL_BYTES;
     this.#heldBytes = heldBytes;
     if (!allowed && !this.#ending) this.#refuse(new Refusal("SERVER_ERROR out of memory for requests under way"));
   }
@@ -269,6 +274,10 @@ export class Session {
   #fail(refusal: Refusal): void {
     this.#ending = true;
     this.#slots.length = 0;
+    this.#held = undefined;
+    this.#parser.drop();
+    this.#inFlightBytes = 0;
+    this.#account();
     this.#output.text(`${refusal.message}\r\n`);
     this.#finish();
   }

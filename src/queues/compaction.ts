@@ -15,12 +15,12 @@
  */
 
 import type { CompactionResult } from "../api/contract.js";
-import { assert, VarveError } from "../api/errors.js";
+import { assert, isVarveError, VarveError } from "../api/errors.js";
 import type { CompactionConfig } from "../api/options.js";
 import type { Engine } from "../engine/engine.js";
 import type { Rewriter, Rewritten } from "../engine/rewriter.js";
 import type { RecordCursor } from "../storage/batch.js";
-import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
+import { isNoDescriptor, isNoSpace, isSystemError } from "../storage/disk.js";
 import type { Run } from "../storage/segment.js";
 import type { Stream } from "../storage/stream.js";
 import { KeyTable } from "./key-table.js";
@@ -78,20 +78,7 @@ export class Compaction {
         return { recordsBefore, recordsRemoved, bytesBefore: bytes, bytesAfter: bytes - bytesRemoved };
       });
     } catch (error) {
-      if (isNoDescriptor(error)) {
-        throw new VarveError(
-          "ERR_IO",
-          `${directory}: a file could not be opened, as there are too many open; nothing was changed. Close some, or raise the ` +
-            "limit (ulimit -n).",
-          { cause: error },
-        );
-      }
-      if (!isNoSpace(error)) throw error;
-      throw new VarveError(
-        "ERR_DISK_FULL",
-        `${directory}: the disk has no room for a copy of what a compaction rewrites; nothing was changed`,
-        { cause: error },
-      );
+      throw compactionError(directory, error);
     }
   }
 
@@ -151,4 +138,31 @@ export class Compaction {
 
 function bytesOf(runs: readonly Run[]): number {
   return runs.reduce((sum, run) => sum + run.bytes, 0);
+}
+
+/** What a caller is told of a compaction that failed; what was to be compacted is as it was. */
+function compactionError(directory: string, error: unknown): unknown {
+  if (isNoDescriptor(error)) {
+    return new VarveError(
+      "ERR_IO",
+      `${directory}: a file could not be opened, as there are too many open; nothing was changed. Close some, or raise the ` +
+        "limit (ulimit -n).",
+      { cause: error },
+    );
+  }
+  if (isNoSpace(error)) {
+    return new VarveError(
+      "ERR_DISK_FULL",
+      `${directory}: the disk has no room for a copy of what a compaction rewrites; nothing was changed`,
+      { cause: error },
+    );
+  }
+  if (isVarveError(error) || !isSystemError(error)) return error;
+  return new VarveError(
+    "ERR_IO",
+    `${directory}: a compaction failed (${error.message}). No record is affected; it can be tried again.`,
+    {
+      cause: error,
+    },
+  );
 }

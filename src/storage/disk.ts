@@ -44,6 +44,11 @@ export function isNoDescriptor(error: unknown): boolean {
   return code === "EMFILE" || code === "ENFILE";
 }
 
+/** What the operating system said, rather than a bug. */
+export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && typeof (error as NodeJS.ErrnoException).syscall === "string";
+}
+
 export interface DiskFile {
   readonly path: string;
   size(): number;

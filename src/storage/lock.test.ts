@@ -42,7 +42,8 @@ interface Contender {
 
 async function contend(directory: string, env: NodeJS.ProcessEnv = process.env): Promise<Contender> {
   const child = spawn(process.execPath, ["--input-type=module", "-e", CHILD, directory], { env });
-  child.stderr.pipe(process.stderr);
+  // Not piped: each pipe would add its listeners to this process's stderr.
+  child.stderr.on("data", (chunk: Buffer) => process.stderr.write(chunk));
   after(() => child.kill("SIGKILL"));
   let text = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => {

@@ -108,6 +108,18 @@ test("unfinished values of all connections together have a limit, and who goes o
   });
 });
 
+test("who needs little is served when others have taken all the memory for requests", async () => {
+  await withFront({ kestrel: { maxRequestBytes: 3 * MIB, maxMessageBytes: 2 * MIB } }, async (front) => {
+    const part = Buffer.alloc(MIB - 100, "x");
+    const greedy = await Promise.all(Array.from({ length: 3 }, () => front.client()));
+    for (const client of greedy) client.send(`set q 0 0 ${2 * MIB}\r\n`).send(part);
+    const small = await front.client();
+    const set = `set small 0 0 10000\r\n${"s".repeat(10_000)}\r\n`;
+    for (let round = 0; round < 20; round++) assert.equal(await small.ask(set), "STORED\r\n");
+    await works(front);
+  });
+});
+
 test("a fan-out is bounded: by its names, and by its copies together", async () => {
   await withFront({ kestrel: { maxMessageBytes: 1000 } }, async (front) => {
     for (const [names, bytes, expected] of [

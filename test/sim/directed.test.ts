@@ -167,6 +167,25 @@ void test("no snapshot asks for a log file whose name may be lost, whatever a se
   assert.ok(met > 0, "one sync fails, and another one does not");
 });
 
+for (const errno of ["EIO", "EMFILE", "EACCES"]) {
+  void test(`a compaction that ${errno} ends says so by a code, and can be tried again`, async () => {
+    const machine = Simulated.boot(7);
+    const mq = await machine.open();
+    const log = await machine.settle(mq.openLog("state"));
+    for (let value = 0; value < 5; value++) {
+      await machine.settle(log.append({ key: "a", payload: `${value}` }));
+    }
+    machine.disk.onCall = (kind, path, call) => {
+      if (kind === "list" && path.includes("/log/")) machine.disk.failAt(call, { errno });
+    };
+    assert.equal(await machine.settle(codeOf(log.compact())), "ERR_IO");
+    machine.disk.onCall = undefined;
+    const { recordsRemoved } = await machine.settle(log.compact());
+    assert.equal(recordsRemoved, 4);
+    assert.equal((await machine.settle(mq.stats())).health, "ok");
+  });
+}
+
 void test("a full disk refuses what it cannot take", async () => {
   const machine = Simulated.boot(5);
   const mq = await machine.open({ ...TINY, walFileBytes: "4MiB" });

@@ -52,6 +52,8 @@ export class LogModel {
   /** What each offset was ever said to hold. */
   readonly shown = new Map<number, number>();
   readonly items: Item[] = [];
+  /** Items that had been superseded by the time of a recovery: they do not come back. */
+  private readonly superseded = new Set<Item>();
   private trims: { readonly least: number; readonly most: number; readonly commit: Commit }[] = [];
   /** Offsets passed over after power cuts, as `from`. */
   readonly jumps = new Map<number, number>();
@@ -134,6 +136,7 @@ export class LogModel {
       if (found.items.has(item)) this.model.violate(`${name}: message ${item.number} stands twice, now at ${offset}`);
       found.items.add(item);
       this.show(offset, item);
+      if (this.superseded.has(item)) this.model.violate(`${name}: message ${item.number} is there again at ${offset}`);
       if (item.offset !== undefined && item.offset !== offset) {
         this.model.violate(`${name}: message ${item.number} was given offset ${item.offset} and stands at ${offset}`);
       }
@@ -147,8 +150,14 @@ export class LogModel {
       if (found.items.has(item)) continue;
       if (item.offset !== undefined && item.offset < head) found.gone.add(item);
       else if (item.offset === undefined && head > 0) found.unsure.add(item);
+      else if (this.superseded.has(item)) found.gone.add(item);
+      else if (!this.wasCompacted(item, found)) continue;
       // Was it lost, or was it there and then superseded?
-      else if (this.wasCompacted(item, found)) (isRequired(item.commit, ending) ? found.gone : found.unsure).add(item);
+      else if (!isRequired(item.commit, ending)) found.unsure.add(item);
+      else {
+        this.superseded.add(item);
+        found.gone.add(item);
+      }
     }
     if (seen !== undefined) this.counted(seen.records.length);
   }
@@ -200,7 +209,7 @@ export class LogModel {
     }
     return this.items.some((other) => {
       if (!isLater(other, item)) return false;
-      return found.items.has(other) || (other.tombstone && tombstonesGo && other.commit.acked);
+      return found.items.has(other) || (other.tombstone && tombstonesGo && other.commit.possible);
     });
   }
 

@@ -7,6 +7,7 @@ import { rmSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { awake } from "../support/awake.js";
 import { Seeded } from "../support/seeded.js";
+import { daemon } from "./daemon.js";
 import { faults } from "./faults.js";
 import { full } from "./full.js";
 import { kill } from "./kill.js";
@@ -16,6 +17,7 @@ import { makeFolder, type Outcome, type Stage } from "./rounds.js";
 
 const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Outcome>>> = {
   kill,
+  daemon,
   power,
   full,
   files,

@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type Command, Option } from "commander";
 import { parseSize } from "../../api/units.js";
-import { formatAddress, parseAddress } from "../../daemon/address.js";
+import { type Address, formatAddress, parseAddress } from "../../daemon/address.js";
 import { NO_CONFIG, parseConfig } from "../../daemon/config.js";
 import { Daemon } from "../../daemon/daemon.js";
 import { keepHeapSmall } from "../../daemon/heap.js";
@@ -10,8 +10,9 @@ import { wholeNumber, withCommonOptions } from "../options.js";
 import { action } from "../run.js";
 
 interface DaemonCommandOptions {
-  readonly kestrel: string;
-  readonly allowRemote?: boolean;
+  readonly kestrel?: string;
+  readonly auth?: string;
+  readonly insecure?: boolean;
   readonly config?: string;
   readonly pidFile?: string;
   readonly maxMessage: string;
@@ -25,6 +26,8 @@ interface DaemonCommandOptions {
 /** A directory that cannot be closed in this time is left to recovery; nothing acknowledged is lost. */
 const STOP_MS = 9500;
 
+const KESTREL_DEFAULT = "127.0.0.1:22133";
+
 export function registerDaemon(program: Command, version: string): void {
   const command = program
     .command("daemon")
@@ -32,8 +35,9 @@ export function registerDaemon(program: Command, version: string): void {
     .description(
       "Serves the task queues of a directory over the memcache text protocol with Kestrel's semantics, until SIGTERM or SIGINT.",
     )
-    .option("--kestrel <host:port>", "where to listen", "127.0.0.1:22133")
-    .option("--allow-remote", "allow an address that other machines can reach; the protocol has no passwords")
+    .option("--kestrel <host:port>", `where to listen (${KESTREL_DEFAULT}; with --auth, nowhere)`)
+    .option("--auth <file>", "users file: who may do what (docs/guide/security.md); read again at SIGHUP")
+    .option("--insecure", "allow addresses that other machines can reach, without login or encryption")
     .option("--config <file>", "JSON file with the settings of queues (docs/kestrel.md)")
     .option("--pid-file <file>", "write the process id there while the daemon runs")
     .option("--max-message <size>", "largest value of a set", "16MiB")
@@ -58,8 +62,9 @@ export function registerDaemon(program: Command, version: string): void {
         walFileBytes: Math.max(64 * 1024 * 1024, 2 * maxMessageBytes + 1024 * 1024),
         cacheBytes: options.cache,
       },
-      kestrel: parseAddress(options.kestrel, "--kestrel"),
-      allowRemote: options.allowRemote === true,
+      kestrel: kestrelAddress(options),
+      users: options.auth,
+      insecure: options.insecure === true,
       config:
         options.config === undefined ? NO_CONFIG : parseConfig(readFileSync(options.config, "utf8"), options.config),
       version,
@@ -70,9 +75,10 @@ export function registerDaemon(program: Command, version: string): void {
       logger: jsonLogger(options.logLevel, (line) => process.stderr.write(line)),
     });
     const stopped = stopSignal();
+    if (options.auth !== undefined) process.on("SIGHUP", () => daemon.reload());
     if (options.pidFile !== undefined) writeFileSync(options.pidFile, `${process.pid}\n`);
     try {
-      const address = formatAddress(daemon.kestrel.address);
+      const address = daemon.kestrel && formatAddress(daemon.kestrel.address);
       await run.print({ pid: process.pid, dataDir: options.dataDir, kestrel: address }, () => {
         return `varve ${version} serves ${options.dataDir}: kestrel on ${address}, pid ${process.pid}`;
       });
@@ -85,6 +91,12 @@ export function registerDaemon(program: Command, version: string): void {
     }
     return undefined;
   });
+}
+
+/** Everybody who reaches Kestrel's port is let in: where there is a login, that must have been asked for. */
+function kestrelAddress({ kestrel, auth }: DaemonCommandOptions): Address | undefined {
+  if (kestrel === undefined && auth !== undefined) return undefined;
+  return parseAddress(kestrel ?? KESTREL_DEFAULT, "--kestrel");
 }
 
 /** Resolves at the first SIGTERM or SIGINT. A second one has its usual effect. */
