@@ -140,6 +140,34 @@ void test("a parent whose child is gone as the directory closes dies in the next
   await machine.settle(mq.close());
 });
 
+void test("a parent that is to be told while another one is on its way to the dead letters is told", async () => {
+  const base = Simulated.boot(39);
+  const mq = await base.open();
+  const parents = await base.settle(mq.openTask("parents"));
+  const children = await base.settle(mq.openTask("children"));
+  const child = { queue: children, input: "child" };
+  for (let count = 0; count < 2; count++) {
+    await base.settle(mq.flow({ queue: parents, input: "x".repeat(20_000), children: [child] }));
+    const task = await base.settle(children.dequeue());
+    await base.settle(children.nack(task!, { dead: true }));
+  }
+  const [first, second] = (await base.settle(children.dead.read())).map(({ id }) => id);
+  await base.settle(mq.close());
+  // Some of these find the first one's record on its way from the disk.
+  for (let delayMs = 0; delayMs < 4; delayMs += 0.2) {
+    const machine = base.copy(40);
+    const again = await machine.open();
+    const { dead } = await machine.settle(again.openTask("children"));
+    const queue = await machine.settle(again.openTask("parents"));
+    await machine.settle(dead.purge({ ids: [first!] }));
+    await machine.pass(delayMs);
+    await machine.settle(dead.purge({ ids: [second!] }));
+    await machine.pass(5000);
+    assert.equal((await queue.stats()).dead, 2, `purged after ${delayMs} ms`);
+    await machine.settle(again.close());
+  }
+});
+
 void test("parents that wait for tasks of a queue that is deleted die with it, however many, wherever the power is cut", async () => {
   const base = Simulated.boot(38);
   const mq = await base.open();

@@ -345,10 +345,12 @@ export class Flows {
     if (this.#working || engine.closed || engine.failure !== undefined) return;
     this.#working = true;
     try {
-      while (!this.#isOver() && this.#untold.length > 0) await this.#tell(engine);
-      for (let parent = this.#nextGone(); parent !== undefined; parent = this.#nextGone()) {
-        if (this.#isOver()) return;
-        await this.#buryIfReadable(engine, parent);
+      while (!this.#isOver()) {
+        const parent = this.#nextGone();
+        // Meanwhile others may have to be told, for whom nobody is woken.
+        if (this.#untold.length > 0) await this.#tell(engine);
+        else if (parent !== undefined) await this.#buryIfReadable(engine, parent);
+        else return;
       }
     } catch (error) {
       if (engine.closed || engine.failure !== undefined || this.#isOver()) return;

@@ -325,10 +325,12 @@ export class TaskModel {
   }
 
   /** Whether a task may have waited so much longer than a more urgent one that it comes first. */
-  private mayPress(item: Item, other: Item): boolean {
-    const { ageing } = this.pace.rules;
+  private mayPress({ priority }: Item, other: Item): boolean {
+    if (this.pace.rules.ageing === undefined) return false;
     // Those that were there before this life are not compared: that they waited counts by another clock.
-    return ageing !== undefined && (other.commit.answeredMs === 0 || item.commit.madeMs < other.commit.answeredMs);
+    if (other.commit.answeredMs === 0) return true;
+    // What stands before it for others of its priority, and waits for something else, may count for it.
+    return this.items.some((each) => each.priority === priority && each.commit.madeMs < other.commit.answeredMs);
   }
 
   private pendingDeliveriesBut(delivery: Commit): boolean {
