@@ -236,7 +236,8 @@ export class Consumer {
   }
 
   get leased(): number {
-    let leased = 0;
+    // Those on their way to the log are nowhere else.
+    let leased = this.delivery.leasing;
     for (const { ledger } of this.lanes) leased += ledger.leased.size;
     return leased;
   }

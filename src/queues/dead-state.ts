@@ -13,10 +13,19 @@ export class DeadState {
     this.stream = stream;
   }
 
+  /** Those that can be read. */
   get count(): number {
-    if (this.stream === undefined) return 0;
-    const { head, visible } = this.stream;
-    return Math.max(0, this.stream.recordsBetween(head, visible) - this.exhumed.size);
+    return this.#below(this.stream?.visible ?? 0);
+  }
+
+  /** Those on their way to the disk as well, which are nowhere else any more. */
+  get countComing(): number {
+    return this.#below(this.stream?.next ?? 0);
+  }
+
+  #below(end: number): number {
+    const { stream } = this;
+    return stream === undefined ? 0 : Math.max(0, stream.recordsBetween(stream.head, end) - this.exhumed.size);
   }
 
   encode(output: Encoder): void {

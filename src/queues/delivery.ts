@@ -92,6 +92,11 @@ export class Delivery {
     this.#engine = engine;
   }
 
+  /** Tasks whose delivery is on its way to the log. */
+  get leasing(): number {
+    return this.#leasing;
+  }
+
   get waiters(): number {
     return this.#receivers.size;
   }
@@ -303,7 +308,7 @@ export class Delivery {
   /** How many tasks the queue's pace lets a receiver have now. */
   #paced(pace: Pace, { autoAck, waits }: Receiver): number {
     const now = this.#engine.elapsedMs();
-    const room = pace.room(now, !autoAck, this.#leasing, this.#giving);
+    const room = pace.room(now, !autoAck, this.#giving);
     if (room === 0 && waits) {
       this.isHeldBack = true;
       this.heldUntil = Math.min(this.heldUntil, pace.endsAt(now));

@@ -162,12 +162,12 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       engine.add({
         durability,
         apply: () => {
-          claim.end();
+          claim.applied();
           if (dropTo > 0) this.#state.trim(dropTo);
         },
         settle: () => resolve(offsets),
         fail: (error) => {
-          claim.end();
+          claim.failed();
           reject(error);
         },
       });
@@ -455,7 +455,7 @@ class AppendChange implements Change {
   }
 
   release(): void {
-    this.#claim?.end();
+    this.#claim?.failed();
   }
 
   stage(): void {
@@ -467,7 +467,7 @@ class AppendChange implements Change {
 
   apply(): void {
     if (this.#claim === undefined) return;
-    this.#claim.end();
+    this.#claim.applied();
     if (this.#claim.dropTo > 0) this.#state.trim(this.#claim.dropTo);
   }
 }

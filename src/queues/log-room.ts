@@ -27,8 +27,10 @@ export interface RoomClaim {
   readonly dropTo: number;
   /** The records have got their offsets. */
   staged(): void;
-  /** The append has been applied, or has failed. */
-  end(): void;
+  /** The append has been applied; what it drops goes next. */
+  applied(): void;
+  /** The append has failed, and drops nothing. */
+  failed(): void;
 }
 
 interface Waiting {
@@ -42,7 +44,9 @@ export class LogRoom {
   /** Claimed for records that are not in the stream yet; those that are staged count among its offsets. */
   #bytes = 0;
   #records = 0;
-  /** Where the head will be when the trims that are staged have been applied. */
+  /** Claims that drop something and have not ended. */
+  readonly #drops = new Set<RoomClaim>();
+  /** Where the head will be when those have been applied. */
   #head = 0;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
@@ -88,19 +92,25 @@ export class LogRoom {
     this.#bytes += need.bytes;
     this.#records += need.records;
     let { bytes, records } = need;
-    return {
-      dropTo,
-      staged: () => {
-        this.#records -= records;
-        records = 0;
-      },
-      end: () => {
-        this.#records -= records;
-        this.#bytes -= bytes;
-        records = 0;
-        bytes = 0;
-      },
+    const staged = () => {
+      this.#records -= records;
+      records = 0;
     };
+    const applied = () => {
+      staged();
+      this.#bytes -= bytes;
+      bytes = 0;
+      this.#drops.delete(claim);
+    };
+    const failed = () => {
+      const dropped = this.#drops.has(claim);
+      applied();
+      if (dropped && dropTo === this.#head)
+        this.#head = [...this.#drops].reduce((head, each) => Math.max(head, each.dropTo), 0);
+    };
+    const claim: RoomClaim = { dropTo, staged, applied, failed };
+    if (dropTo > 0) this.#drops.add(claim);
+    return claim;
   }
 
   /** Calls `run` when there is room. What waits is bounded. */

@@ -357,7 +357,7 @@ export class LogState implements QueueState {
       members: members.size,
       heldBytes: lag === 0 ? 0 : this.extent.bytesFrom(committed),
       leased: shared?.leased ?? 0,
-      dead: shared?.dead.count ?? 0,
+      dead: shared?.dead.countComing ?? 0,
     };
   }
 

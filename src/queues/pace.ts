@@ -16,6 +16,7 @@ export class Pace {
   #began = 0;
   #given = 0;
 
+  /** @param leased how many are leased, or on their way to a receiver that leases them */
   constructor(rules: () => PaceRules, leased: () => number) {
     this.#rules = rules;
     this.#leased = leased;
@@ -23,13 +24,12 @@ export class Pace {
 
   /**
    * Tasks that may be handed out now.
-   * @param leasing on their way to a receiver that leases them
    * @param giving on their way to any receiver
    */
-  room(elapsedMs: number, leases: boolean, leasing: number, giving: number): number {
+  room(elapsedMs: number, leases: boolean, giving: number): number {
     const { concurrency, rate } = this.#rules();
     let room = Number.POSITIVE_INFINITY;
-    if (concurrency > 0 && leases) room = concurrency - this.#leased() - leasing;
+    if (concurrency > 0 && leases) room = concurrency - this.#leased();
     if (rate.limit > 0) {
       const given = elapsedMs >= this.#began + rate.perMs ? 0 : this.#given;
       room = Math.min(room, rate.limit - given - giving);

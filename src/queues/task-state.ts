@@ -479,7 +479,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
       added += lane.added;
       due += this.scheduled.due(ledger.lane, elapsed, wall);
     }
-    const dead = consumer.dead.count;
+    const dead = consumer.dead.countComing;
     const stats = {
       kind: "task" as const,
       name: this.name,

@@ -193,4 +193,20 @@ export function logSettingsConformance(check: Check): void {
     assert.ok(left.length >= 2 && left.length <= 3, `${left.length} records`);
     assert.equal(left.at(-1)?.payload[0], 29);
   });
+
+  check("log limits: a commit that is refused drops nothing, and leaves the log its limits", async (subject) => {
+    const log = await subject.mq.openLog("events", { limits: { maxCount: 3, whenFull: "drop-oldest" } });
+    const full = await subject.mq.openLog("full", { limits: { maxCount: 1, whenFull: "refuse" } });
+    await log.appendBatch(["a", "b", "c"]);
+    await full.append("full");
+    const outcome = subject.mq.transaction((tx) => {
+      tx.append(log, "x");
+      tx.append(log, "y");
+      tx.append(full, "z");
+    });
+    await rejectsWith("ERR_QUEUE_FULL", outcome);
+    assert.deepEqual(await textsOf(log), ["a", "b", "c"]);
+    await log.append("d");
+    assert.deepEqual(await textsOf(log), ["b", "c", "d"]);
+  });
 }

@@ -36,6 +36,31 @@ export function taskStatsConformance(check: Check): void {
     );
   });
 
+  check("stats: a task that is being handed out is counted", async ({ mq }) => {
+    const jobs = await mq.openTask("jobs");
+    await jobs.enqueueBatch(["a", "b"]);
+    const taken = jobs.dequeue();
+    const { ready, leased } = await jobs.stats();
+    assert.equal(ready + leased, 2);
+    await taken;
+  });
+
+  check("stats: a task that is dying is counted", async ({ mq }) => {
+    const jobs = await mq.openTask("jobs");
+    await jobs.enqueue("a");
+    const task = (await jobs.dequeue()) as Task;
+    let dead = false;
+    const dying = jobs.nack(task, { dead: true }).then(() => {
+      dead = true;
+    });
+    while (!dead) {
+      const { ready, leased, dead: died } = await jobs.stats();
+      assert.equal(ready + leased + died, 1);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await dying;
+  });
+
   check("stats: what has happened since the directory was opened is counted", async ({ mq, pass, reopen }) => {
     const jobs = await mq.openTask("jobs", { maxAttempts: 2, backoff: { initial: 0, max: 0 } });
     await jobs.enqueueBatch(["a", "b", "c", "d"]);

@@ -591,7 +591,9 @@ export class TaskModel {
     // What was given back by the end of a session, and not by the call that was lost, waits for nothing.
     if (task.attempt !== fact.attempt || fact.session) fact.dueMs = 0;
     fact.attempt = task.attempt;
-    fact.token = undefined;
+    // An earlier lease may be in force again, as what ended it was lost.
+    fact.token = task.leased ? task.token : undefined;
+    fact.leaseEndMs = 0;
     fact.delivery = undefined;
     fact.session = false;
     fact.settling = [];
