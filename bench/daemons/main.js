@@ -17,7 +17,7 @@ import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { given, KINDS, residentBytes, start } from "./servers.js";
+import { given, KINDS, processorMicros, residentBytes, start } from "./servers.js";
 
 const LOAD = fileURLToPath(new URL("./load.js", import.meta.url));
 const MIB = 1024 * 1024;
@@ -80,6 +80,8 @@ async function compare() {
             server: server.name,
             rate: Math.round(rate),
             "varve / it": ratio(own / rate),
+            // Says more than the rate where other programs share the machine.
+            "CPU µs each": (each.reduce((sum, turn) => sum + turn.processorMicros, 0) / each.length).toFixed(1),
             "p99 µs": Math.round(median(each.map(({ p99 }) => p99))),
             generator: `${Math.round(100 * median(each.map(({ generatorCpu }) => generatorCpu)))} %`,
           });
@@ -229,7 +231,7 @@ async function idle() {
 }
 
 /** One turn of the load generator. */
-function load({ protocol, host, port, name }, { operation, connections, pipeline, requests, valueBytes }) {
+function load({ protocol, host, port, name, pid }, { operation, connections, pipeline, requests, valueBytes }) {
   const queues = Math.min(10, connections);
   // Each queue gets as much as will be taken from it: the same connections do both.
   const settings = {
@@ -244,6 +246,7 @@ function load({ protocol, host, port, name }, { operation, connections, pipeline
     valueBytes,
     timeoutSeconds: 600,
   };
+  const before = processorMicros(pid);
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [LOAD, JSON.stringify(settings)], { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";
@@ -252,7 +255,7 @@ function load({ protocol, host, port, name }, { operation, connections, pipeline
     });
     child.once("error", reject);
     child.once("close", (code) => {
-      if (code === 0) resolve(JSON.parse(output));
+      if (code === 0) resolve({ ...JSON.parse(output), processorMicros: (processorMicros(pid) - before) / requests });
       else reject(new Error(`the load on ${name} failed (${operation}, ${connections} connections)`));
     });
   });

@@ -134,6 +134,7 @@ async function startKestrel(
     maxConnections: options.maxConnections,
     maxRequestBytes: options.maxRequestBytes,
     stallTimeoutMs: options.stallTimeoutMs,
+    syncs: options.open.durability !== "async",
     // Kestrel knows no attempts: unless told otherwise, a task is given out until it is confirmed.
     settings: (name) => ({ maxAttempts: Number.POSITIVE_INFINITY, ...settingsFor(config, name) }),
     may: access?.kestrel.may,

@@ -14,6 +14,7 @@ let scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 
 export class Output {
   readonly #socket: Socket;
+  readonly #waits: boolean;
   /** What comes before `#text`; empty as long as there are no values. */
   #parts: (string | Buffer)[] = [];
   #partBytes = 0;
@@ -26,8 +27,12 @@ export class Output {
     this.flush();
   };
 
-  constructor(socket: Socket) {
+  readonly #flushLater = () => setImmediate(this.#flush);
+
+  /** @param waits whether replies are written last in their turn, behind the beginning of the next sync */
+  constructor(socket: Socket, waits: boolean) {
     this.#socket = socket;
+    this.#waits = waits;
   }
 
   /** Adds text; each character is one byte. */
@@ -36,7 +41,7 @@ export class Output {
     if (this.#scheduled) return;
     this.#scheduled = true;
     // Runs when the promises of this turn have settled: one write takes all the replies that they gave.
-    process.nextTick(this.#flush);
+    process.nextTick(this.#waits ? this.#flushLater : this.#flush);
   }
 
   /** @param head `VALUE <queue> 0 <bytes>` and the line end */

@@ -24,6 +24,8 @@ export interface KestrelOptions {
   readonly maxRequestBytes: number;
   /** A connection that stands still this long in mid-request, or with replies that it does not take, is ended. */
   readonly stallTimeoutMs: number;
+  /** Commits are synced one by one. Replies are then written while the next sync is under way, and not before it begins. */
+  readonly syncs: boolean;
   /** How queues are made that the protocol creates. */
   readonly settings: (name: string) => QueueSettings;
   /** What connections may do; undefined: everything. */

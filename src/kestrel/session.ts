@@ -69,7 +69,7 @@ export class Session {
   constructor(front: Front, socket: Socket) {
     this.#front = front;
     this.#socket = socket;
-    this.#output = new Output(socket);
+    this.#output = new Output(socket, front.options.syncs);
     this.#parser = new RequestParser(front.options.maxMessageBytes);
     this.#reads = new Reads(front);
     this.lastActiveMs = front.nowMs();

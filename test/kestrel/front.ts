@@ -32,6 +32,7 @@ export async function withFront(options: FrontOptions, body: (front: TestFront) 
       maxConnections: 1000,
       maxRequestBytes: 16 * 1024 * 1024,
       stallTimeoutMs: 60_000,
+      syncs: options.open?.durability === "sync",
       settings: () => ({ maxAttempts: Number.POSITIVE_INFINITY }),
       logger: SILENT,
       ...options.kestrel,

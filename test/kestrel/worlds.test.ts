@@ -62,3 +62,21 @@ test("a fan-out is one commit: all queues have it, or none", async () => {
     },
   );
 });
+
+test("with synced commits, replies come all the same, in order, to clients that pipeline and those that do not", async () => {
+  await withFront({ open: { durability: "sync" } }, async (front) => {
+    const clients = await Promise.all(Array.from({ length: 8 }, () => front.client()));
+    await Promise.all(
+      clients.map(async (client, index) => {
+        for (let round = 0; round < 10; round++) {
+          assert.equal(await client.ask(`set s${index} 0 0 1\r\n${round}\r\n`), "STORED\r\n");
+          const value = `VALUE s${index} 0 1\r\n${round}\r\nEND\r\n`;
+          assert.equal(await client.ask(`get s${index}\r\n`, "END\r\n"), value);
+        }
+        client.send(`set s${index} 0 0 1\r\nx\r\nget s${index}\r\nversion\r\nquit\r\n`);
+        const all = `STORED\r\nVALUE s${index} 0 1\r\nx\r\nEND\r\nVERSION varve-test\r\n`;
+        assert.equal(await client.toEnd(), all);
+      }),
+    );
+  });
+});
