@@ -143,22 +143,21 @@ void test("a parent whose child is gone as the directory closes dies in the next
 void test("a parent that is to be told while another one is on its way to the dead letters is told", async () => {
   const base = Simulated.boot(39);
   const mq = await base.open();
-  const parents = await base.settle(mq.openTask("parents"));
-  const children = await base.settle(mq.openTask("children"));
-  const child = { queue: children, input: "child" };
+  const jobs = await base.settle(mq.openTask("jobs"));
+  const child = { queue: jobs, input: "child" };
   for (let count = 0; count < 2; count++) {
-    await base.settle(mq.flow({ queue: parents, input: "x".repeat(20_000), children: [child] }));
-    const task = await base.settle(children.dequeue());
-    await base.settle(children.nack(task!, { dead: true }));
+    await base.settle(mq.flow({ queue: jobs, input: "x".repeat(20_000), children: [child] }));
+    const task = await base.settle(jobs.dequeue());
+    await base.settle(jobs.nack(task!, { dead: true }));
   }
-  const [first, second] = (await base.settle(children.dead.read())).map(({ id }) => id);
+  const [first, second] = (await base.settle(jobs.dead.read())).map(({ id }) => id);
   await base.settle(mq.close());
   // Some of these find the first one's record on its way from the disk.
   for (let delayMs = 0; delayMs < 4; delayMs += 0.2) {
     const machine = base.copy(40);
     const again = await machine.open();
-    const { dead } = await machine.settle(again.openTask("children"));
-    const queue = await machine.settle(again.openTask("parents"));
+    const queue = await machine.settle(again.openTask("jobs"));
+    const { dead } = queue;
     await machine.settle(dead.purge({ ids: [first!] }));
     await machine.pass(delayMs);
     await machine.settle(dead.purge({ ids: [second!] }));

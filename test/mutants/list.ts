@@ -1,5 +1,6 @@
 import { checkpointMutants } from "./checkpoint.js";
 import { commitMutants } from "./commit.js";
+import { featureMutants } from "./features.js";
 import { groupMutants } from "./groups.js";
 import { logMutants } from "./log.js";
 import type { Mutant } from "./mutant.js";
@@ -15,4 +16,5 @@ export const mutants: readonly Mutant[] = [
   ...taskMutants,
   ...groupMutants,
   ...queueMutants,
+  ...featureMutants,
 ];
