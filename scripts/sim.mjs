@@ -1,6 +1,7 @@
 /**
- * npm run sim -- [--seed 0x... | --seeds N [--from S] | --minutes M | --schedule FILE] [--minimize] [--trace] [--jobs N]
- * npm run sim -- [--exhaustive [--workloads N]] [--flips [--kib N]] [--from S] [--jobs N]
+ * npm run sim -- [--seed 0x... | --seeds N [--from S] | --minutes M | --schedule FILE] [--minimize] [--trace]
+ *             [--jobs N] [--at-most S]
+ * npm run sim -- [--exhaustive [--workloads N]] [--flips [--kib N]] [--from S] [--jobs N] [--at-most S]
  *
  * Runs the simulator (test/sim): the production engine on a simulated machine that fails, against a model. Each failure
  * is one line with what repeats it; the exit code is 1 if there was one. docs/testing.md says more.
@@ -13,6 +14,7 @@
  *   --exhaustive   ends N small workloads (default: 25) at every disk call in every way, and recovery once more; and fails
  *                  every disk call of theirs in every way
  *   --flips        flips a bit in every byte of N KiB of log and segments (default: 256)
+ *   --at-most S    gives out no more work after S seconds, and says what was left out
  */
 
 import { fork } from "node:child_process";
@@ -23,6 +25,11 @@ import { parseArgs } from "node:util";
 import { build, checkNode, fail, install, ROOT, step } from "./setup.mjs";
 
 const TWICE_EVERY = 50;
+/**
+ * The share of lives that have a second end when there are many seeds: what comes of more of them is less than of more seeds.
+ * One seed by itself tries them all, those among them.
+ */
+const OTHER_ENDS = 0.45;
 const FAILURES_MAX = 20;
 /** Of each of the two rounds of a small workload, at most. */
 const SWEEP_STEPS = 8;
@@ -67,6 +74,7 @@ function parse() {
         workloads: { type: "string", default: "25" },
         flips: { type: "boolean", default: false },
         kib: { type: "string", default: "256" },
+        "at-most": { type: "string" },
       },
     }));
   } catch (error) {
@@ -84,6 +92,7 @@ function parse() {
     workloads: whole(values.workloads, "--workloads"),
     flips: values.flips,
     kib: whole(values.kib, "--kib"),
+    untilMs: performance.now() + 1000 * (whole(values["at-most"], "--at-most") ?? Number.POSITIVE_INFINITY),
     jobs: whole(values.jobs, "--jobs") ?? availableParallelism(),
     // A build that is there already, for those who work on the simulator.
     dist: values.dist ?? "dist",
@@ -128,14 +137,15 @@ async function runMany() {
   const first = options.from ?? Date.now() % 2 ** 32;
   const count = options.seeds ?? (options.minutes === undefined ? 200 : Number.POSITIVE_INFINITY);
   const startedMs = performance.now();
-  const untilMs = options.minutes === undefined ? Number.POSITIVE_INFINITY : startedMs + options.minutes * 60_000;
+  const endMs = options.minutes === undefined ? Number.POSITIVE_INFINITY : startedMs + options.minutes * 60_000;
+  const untilMs = Math.min(endMs, options.untilMs);
   const total = { seeds: 0, cycles: 0, calls: 0, commits: 0, checkpoints: 0, failures: 0 };
   const failed = [];
   const rate = (amount) => (amount / ((performance.now() - startedMs) / 1000)).toFixed(1);
   let next = 0;
   const job = () => {
     if (next >= count || performance.now() >= untilMs || failed.length >= FAILURES_MAX) return undefined;
-    return { seed: (first + next) % 2 ** 32, twice: next++ % TWICE_EVERY === 0 };
+    return { seed: (first + next) % 2 ** 32, twice: next++ % TWICE_EVERY === 0, otherEnds: OTHER_ENDS };
   };
   const done = (report) => {
     total.seeds++;
@@ -155,6 +165,7 @@ async function runMany() {
       `checkpoints, ${total.calls} disk calls; ${failed.length} failed`,
   );
   console.log(`${rate(total.seeds)} seeds/s, ${rate(total.cycles)} cycles/s with ${options.jobs} processes`);
+  if (total.seeds < count && performance.now() >= options.untilMs) tellTimeUp(`seeds: ${count - total.seeds}`);
   if (failed.length > 0) process.exitCode = 1;
   if (options.minimize && failed.length > 0) {
     const { drawPlan } = await import(join(modules, "plan.js"));
@@ -178,8 +189,9 @@ async function runSweeps() {
   }
   let flipSeed = first;
   let flipsAsked = 0;
+  const isTimeUp = () => performance.now() >= options.untilMs;
   const job = () => {
-    if (failures >= FAILURES_MAX) return undefined;
+    if (failures >= FAILURES_MAX || isTimeUp()) return undefined;
     if (waiting.length > 0) return waiting.shift();
     // How much a workload leaves is not known before: what is under way counts as a whole share.
     const wanted = options.flips ? options.kib * 1024 - total.flips.runs - flipsAsked : 0;
@@ -216,6 +228,9 @@ async function runSweeps() {
   const runs = ends.runs + faults.runs + flips.runs;
   const rate = (runs / seconds).toFixed(0);
   console.log(`${failures} failed; ${seconds.toFixed(0)} s, ${rate} trials/s with ${options.jobs} processes`);
+  if (waiting.length > 0 && isTimeUp()) tellTimeUp(`sweeps: ${waiting.length}`);
+  const bytesLeft = options.flips ? options.kib * 1024 - flips.runs : 0;
+  if (bytesLeft > 0 && isTimeUp()) tellTimeUp(`bytes to flip: ${bytesLeft}`);
   if (failures > 0) process.exitCode = 1;
 }
 
@@ -243,6 +258,11 @@ async function work(job, done, died) {
       send();
     });
   await Promise.all(Array.from({ length: options.jobs }, run));
+}
+
+/** `.ci/run` looks for this. */
+function tellTimeUp(left) {
+  console.log(`the time was up; left out, ${left}`);
 }
 
 function show({ seed, violations }) {

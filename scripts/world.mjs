@@ -1,11 +1,11 @@
 /**
- * npm run world [-- --seed N] [--scale X] [PART...]
+ * npm run world [-- --seed N] [--scale X] [--at-most S] [PART...]
  *
  * The engine on the real machine, made to suffer (test/world). Each part prints one line with what it did; a violation
  * is named with the folder that is kept and the command that repeats it, and makes the exit code 1. A part that this
  * machine cannot run says so in a line that begins with SKIPPED.
  *
- *   kill         200 rounds of kill -9 on one directory, judged after every round
+ *   kill         200 times kill -9 on one directory, judged after every round
  *   daemon       100 rounds of kill -9 on a daemon with Kestrel clients, judged by what they were told
  *   power        100 power cuts of an ext4 image on a loop device (needs root, mkfs.ext4, losetup, perl)
  *   full         a tmpfs filled to its last byte, drained, and written to again (needs root)
@@ -15,6 +15,7 @@
  *
  *   --seed N     repeats the random choices of a run
  *   --scale X    does X times as much as by default
+ *   --at-most S  begins no more kills and power cuts when they have had their part of S seconds, and says what was left out
  *   --dist DIR   uses a build that is there already
  */
 

@@ -98,6 +98,34 @@ export interface MessageQueue extends AsyncDisposable {
 export interface CommitOptions {
   /** Overrides the directory's durability for this call. */
   readonly durability?: Durability | undefined;
+  /** Names the call, so that it can be repeated when its answer was lost. @defaultValue it has no name */
+  readonly request?: RequestIdentity | undefined;
+}
+
+/**
+ * The name of a call that its caller may have to repeat, without knowing whether it was carried out: the answer was lost with
+ * a connection, say. A call is carried out once for each name. One that repeats another, with the same arguments, is given the
+ * answer of that one; while that is still under way it waits for it. This holds over restarts and crashes: name and answer are
+ * part of the commit, so after a power cut there are both of them and what the call has done, or neither. A call that was
+ * refused, or had nothing to change, leaves no trace, and is made anew when it is repeated.
+ *
+ * Taken by every call with {@link CommitOptions}. A `dequeue` that is repeated gives the same tasks with the same tokens, as far
+ * as their leases still hold; it excludes `autoAck`. Calls without these options, which make several commits or none, have
+ * no name: `compact`, `expire`, `sync`, `close`, `redrive` and `purge` of dead letters. `openLog`, `openTask`, `group`,
+ * `sharedGroup` and `cursor` may be repeated as they are.
+ *
+ * The last 1024 answers of a producer are remembered, those of 10,000 producers, a day without a change long (time
+ * during which the directory is closed does not count), and 4 MiB in all; `settled` makes room earlier.
+ * @throws VarveError `ERR_OUTCOME_UNKNOWN`: the producer is known, and the answer is not remembered any more; nothing was done.
+ * `ERR_ARGUMENT`: another kind of call had that name
+ */
+export interface RequestIdentity {
+  /** 16 random bytes, of whoever numbers the calls. */
+  readonly producer: Uint8Array;
+  /** From 1 on, and never the same for two calls of a producer. */
+  readonly sequence: number;
+  /** All calls with a number up to this one have been answered, and will not be repeated. @defaultValue 0 */
+  readonly settled?: number | undefined;
 }
 
 export type QueueKind = "log" | "task";
@@ -669,7 +697,7 @@ export interface Enqueued {
 }
 
 /** What the tasks of a flow have besides their payload. One with children is due when they are done. */
-export type FlowTaskOptions = Omit<EnqueueOptions, "durability" | "dedupeKey">;
+export type FlowTaskOptions = Omit<EnqueueOptions, keyof CommitOptions | "dedupeKey">;
 
 /** A task, and those that must be done before it becomes ready. */
 export interface Flow {
@@ -1128,7 +1156,7 @@ export interface WorkContext {
   settle(how: () => Promise<unknown>): Promise<void>;
 }
 
-export interface WorkOptions extends CommitOptions {
+export interface WorkOptions extends Omit<CommitOptions, "request"> {
   /** Handlers that run at once; the worker takes no more tasks than it has handlers free. 1 to 65,536. @defaultValue 1 */
   readonly concurrency?: number | undefined;
   /** Lease of each delivery, renewed after a third of it while the handler runs. @defaultValue the queue's lease */
@@ -1189,15 +1217,15 @@ export interface Worker<O = Buffer> extends AsyncDisposable {
  */
 export interface Transaction {
   // biome-ignore lint/suspicious/noExplicitAny: any queue's payload types fit; `input` is checked against them
-  append<I>(queue: LogQueue<I, any>, input: Input<I>, options?: Omit<AppendOptions, "durability">): void;
+  append<I>(queue: LogQueue<I, any>, input: Input<I>, options?: Omit<AppendOptions, keyof CommitOptions>): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  enqueue<I>(queue: TaskQueue<I, any>, input: Input<I>, options?: Omit<EnqueueOptions, "durability">): void;
+  enqueue<I>(queue: TaskQueue<I, any>, input: Input<I>, options?: Omit<EnqueueOptions, keyof CommitOptions>): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  ack(queue: TaskSource<any>, task: TaskRef, options?: Omit<AckOptions, "durability">): void;
+  ack(queue: TaskSource<any>, task: TaskRef, options?: Omit<AckOptions, keyof CommitOptions>): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  nack(queue: TaskSource<any>, task: TaskRef, options?: Omit<NackOptions, "durability">): void;
+  nack(queue: TaskSource<any>, task: TaskRef, options?: Omit<NackOptions, keyof CommitOptions>): void;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  release(queue: TaskSource<any>, task: TaskRef, options?: Omit<ReleaseOptions, "durability">): void;
+  release(queue: TaskSource<any>, task: TaskRef, options?: Omit<ReleaseOptions, keyof CommitOptions>): void;
   /** Moves a group's position behind a record, as `commit` of the member does. */
   // biome-ignore lint/suspicious/noExplicitAny: as above
   commitGroup(member: GroupMember<any>, upTo: number | { readonly offset: number }): void;

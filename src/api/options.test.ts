@@ -66,6 +66,7 @@ test("defaults", () => {
   deepStrictEqual(options.resolveBatchesOptions(), { from: "start", maxBytes: MIB, follow: false, signal: undefined });
   deepStrictEqual(options.resolveDequeueOptions(), {
     durability: undefined,
+    request: undefined,
     waitMs: 0,
     signal: undefined,
     leaseMs: undefined,
@@ -73,6 +74,7 @@ test("defaults", () => {
   });
   deepStrictEqual(options.resolveEnqueueOptions(), {
     durability: undefined,
+    request: undefined,
     key: undefined,
     dedupeKey: undefined,
     orderKey: undefined,
@@ -327,7 +329,7 @@ test("keys and headers", () => {
   const key = Uint8Array.of(1);
   const headers = { "content-type": "text/plain", "": "" };
   const resolved = options.resolveAppendOptions({ key, headers, durability: "async" });
-  deepStrictEqual(resolved, { durability: "async", key, headers });
+  deepStrictEqual(resolved, { durability: "async", request: undefined, key, headers });
   for (const bad of [5, null, {}, "half \ud800"]) {
     refuses(options.resolveAppendOptions, { key: bad }, "key");
     throws(() => options.checkMessageKey(bad), { code: "ERR_OPTION" });

@@ -11,6 +11,7 @@ import type {
   Headers,
   Logger,
   LogPosition,
+  RequestIdentity,
   StoredLogSettings,
   StoredTaskSettings,
 } from "./contract.js";
@@ -72,6 +73,8 @@ export const FAILURE_TEXT_BYTES_MAX = KIB;
 /** As JSON. */
 export const RESULT_BYTES_MAX = 64 * KIB;
 export const PROGRESS_BYTES_MAX = KIB;
+/** Of the name of a call that may be repeated. */
+export const PRODUCER_BYTES = 16;
 /** In characters. */
 export const DEDUPE_KEY_LENGTH_MAX = 256;
 export const ORDER_KEY_LENGTH_MAX = 256;
@@ -139,11 +142,48 @@ export function resolveOpenOptions(options?: unknown): ResolvedOpenOptions {
 /** Also `transaction()`, `appendBatch()`, `ack()`, ... : calls whose only option is the durability. */
 export interface ResolvedCommitOptions {
   readonly durability: Durability | undefined;
+  readonly request: ResolvedRequest | undefined;
 }
 
-const COMMIT: Table<ResolvedCommitOptions> = { durability: durabilityOverride() };
+export interface ResolvedRequest extends RequestIdentity {
+  readonly settled: number;
+}
+
+const COMMIT: Table<ResolvedCommitOptions> = {
+  durability: durabilityOverride(),
+  request: { name: "request", default: undefined, parse: parseRequest },
+};
 
 export const resolveCommitOptions = resolver("the call", COMMIT);
+
+/** The name of a call that may be repeated. @throws VarveError `ERR_OPTION` */
+export function resolveRequest(given: unknown): ResolvedRequest {
+  return parseRequest(given, "request");
+}
+
+const REQUEST = resolver<ResolvedRequest>(
+  "request",
+  {
+    producer: required({ name: "producer", default: new Uint8Array(), parse: parseProducer }),
+    sequence: required(integer("sequence", 1, Number.MAX_SAFE_INTEGER)),
+    settled: integer("settled", 0, Number.MAX_SAFE_INTEGER),
+  },
+  "request.",
+);
+
+function parseRequest(given: unknown, option: string): ResolvedRequest {
+  const request = REQUEST(given);
+  if (request.settled < request.sequence) return request;
+  throw optionError(
+    `${option}.settled`,
+    `${option}.settled must be below its sequence: this call has not been answered yet`,
+  );
+}
+
+function parseProducer(given: unknown, option: string): Uint8Array {
+  if (given instanceof Uint8Array && given.length === PRODUCER_BYTES) return given;
+  throw refused(option, `a Uint8Array of ${PRODUCER_BYTES} bytes`, given);
+}
 
 // ---------------------------------------------------------------------------------------------------------- log queue
 
@@ -336,7 +376,7 @@ const APPEND: Table<ResolvedAppendOptions> = {
 export const resolveAppendOptions = resolver("append()", APPEND);
 export const resolveTransactionAppendOptions = resolver(
   "append() in a transaction",
-  without<ResolvedAppendOptions, "durability">(APPEND, "durability"),
+  without<ResolvedAppendOptions, "durability" | "request">(APPEND, "durability", "request"),
 );
 
 export interface ResolvedTailOptions {
@@ -640,13 +680,21 @@ export const resolveScheduledTaskOptions = resolver(
   without<ResolvedEnqueueOptions, "delayMs" | "atMs" | "dedupeKey">(ENQUEUE, "delayMs", "atMs", "dedupeKey"),
 );
 export const resolveTransactionEnqueueOptions = oneDueTime(
-  resolver("enqueue() in a transaction", without<ResolvedEnqueueOptions, "durability">(ENQUEUE, "durability")),
+  resolver(
+    "enqueue() in a transaction",
+    without<ResolvedEnqueueOptions, "durability" | "request">(ENQUEUE, "durability", "request"),
+  ),
 );
 
 export const resolveFlowTaskOptions = oneDueTime(
   resolver(
     "a task of a flow",
-    without<ResolvedEnqueueOptions, "durability" | "dedupeKey">(ENQUEUE, "durability", "dedupeKey"),
+    without<ResolvedEnqueueOptions, "durability" | "request" | "dedupeKey">(
+      ENQUEUE,
+      "durability",
+      "request",
+      "dedupeKey",
+    ),
   ),
 );
 
@@ -692,13 +740,16 @@ function leaseOrSession(): Option<number | undefined> {
   return { ...timed, parse: (given, name) => (given === "session" ? 0 : timed.parse(given, name)) };
 }
 
-function noLeaseWithAutoAck<R extends Pick<ResolvedDequeueOptions, "autoAck" | "leaseMs">>(
+function noLeaseWithAutoAck<R extends Pick<ResolvedDequeueOptions, "autoAck" | "leaseMs" | "request">>(
   resolve: (options: unknown) => R,
 ): (options?: unknown) => R {
   return (options) => {
     const resolved = resolve(options);
     if (resolved.autoAck && resolved.leaseMs !== undefined) {
       throw optionError("autoAck", "give either autoAck or lease, not both");
+    }
+    if (resolved.autoAck && resolved.request !== undefined) {
+      throw optionError("autoAck", "a dequeue with autoAck cannot be repeated: its tasks are done. Give no request.");
     }
     return resolved;
   };
@@ -730,8 +781,8 @@ export const resolveTransactionAckOptions = resolver<object>("ack() in a transac
 /** @throws VarveError `ERR_OPTION`, `ERR_ENCODE`, `ERR_TOO_LARGE` */
 export function resolveAckOptions(options: { readonly result?: unknown }): ResolvedAckOptions {
   const { result, ...rest } = options;
-  const { durability } = resolveCommitOptions(rest);
-  return { durability, result: result === undefined ? undefined : toJson(result, "the result", RESULT_BYTES_MAX) };
+  const commit = resolveCommitOptions(rest);
+  return { ...commit, result: result === undefined ? undefined : toJson(result, "the result", RESULT_BYTES_MAX) };
 }
 
 /** The second argument of `progress()`. @throws VarveError `ERR_ENCODE`, `ERR_TOO_LARGE` */
@@ -766,7 +817,7 @@ const RELEASE: Table<ResolvedReleaseOptions> = { ...COMMIT, to: choice("to", ["h
 export const resolveReleaseOptions = resolver("release()", RELEASE);
 export const resolveTransactionReleaseOptions = resolver(
   "release() in a transaction",
-  without<ResolvedReleaseOptions, "durability">(RELEASE, "durability"),
+  without<ResolvedReleaseOptions, "durability" | "request">(RELEASE, "durability", "request"),
 );
 
 export interface ResolvedNackOptions extends ResolvedCommitOptions {
@@ -787,7 +838,10 @@ const NACK: Table<ResolvedNackOptions> = {
 
 export const resolveNackOptions = deadWithoutDelay(resolver("nack()", NACK));
 export const resolveTransactionNackOptions = deadWithoutDelay(
-  resolver("nack() in a transaction", without<ResolvedNackOptions, "durability">(NACK, "durability")),
+  resolver(
+    "nack() in a transaction",
+    without<ResolvedNackOptions, "durability" | "request">(NACK, "durability", "request"),
+  ),
 );
 
 function deadWithoutDelay<R extends Pick<ResolvedNackOptions, "dead" | "delayMs">>(
@@ -829,7 +883,7 @@ export function resolveDelay(delay: Duration | undefined): number | undefined {
   return delay === undefined ? undefined : NACK.delayMs.parse(delay, "delay");
 }
 
-export interface ResolvedWorkOptions extends ResolvedCommitOptions {
+export interface ResolvedWorkOptions extends Omit<ResolvedCommitOptions, "request"> {
   readonly concurrency: number;
   /** `undefined`: the queue's. */
   readonly leaseMs: number | undefined;
@@ -838,7 +892,7 @@ export interface ResolvedWorkOptions extends ResolvedCommitOptions {
 }
 
 export const resolveWorkOptions = resolver<ResolvedWorkOptions>("work()", {
-  ...COMMIT,
+  ...without<ResolvedCommitOptions, "request">(COMMIT, "request"),
   concurrency: integer("concurrency", 1, DEQUEUE_BATCH_MAX),
   leaseMs: leaseOption(),
   timeoutMs: optional(duration("timeout", 1, WAIT_MS_MAX)),

@@ -10,6 +10,7 @@ import { type Run, SEGMENT_HEADER_BYTES, type Segment, segmentPath } from "../st
 import type { NewSection, Snapshot, SnapshotSection } from "../storage/snapshot.js";
 import { type Gap, Stream } from "../storage/stream.js";
 import type { decodeCreation, LogTime, QueueKinds, QueueState } from "./queue-state.js";
+import { RequestTable } from "./requests.js";
 
 type NewQueue = ReturnType<typeof decodeCreation>;
 
@@ -61,7 +62,10 @@ export interface DeletedQueue {
   streams: readonly Stream[] | "unknown";
 }
 
-/** The engine's own part of a snapshot: the shared segments, and the queues whose files may still have to be removed. */
+/**
+ * The engine's own part of a snapshot: the shared segments, the queues whose files may still have to be removed, and the
+ * requests that may be repeated.
+ */
 const ENGINE_SECTION = 0;
 
 export class Catalog {
@@ -74,6 +78,8 @@ export class Catalog {
   readonly shared = new Map<number, Segment>();
   /** Deleted queues whose files may not be gone yet. */
   deleted: readonly DeletedQueue[] = [];
+  /** What requests that may be repeated were answered. */
+  requests = new RequestTable();
   #resumption: { readonly last: LogTime; readonly now: LogTime } | undefined;
   lastQueueId = 0;
   lastStreamId = 0;
@@ -312,8 +318,15 @@ export class Catalog {
     return captured;
   }
 
+  /** The requests as of now, for a snapshot to be written later. */
+  captureRequests(): Buffer {
+    const encoder = new Encoder(256);
+    if (!this.requests.isEmpty) this.requests.encode(encoder);
+    return encoder.view();
+  }
+
   /** Snapshot sections for what was captured, with the runs that there are now. */
-  sections(captured: readonly CapturedQueue[], deleted: readonly DeletedQueue[]): NewSection[] {
+  sections(captured: readonly CapturedQueue[], deleted: readonly DeletedQueue[], requests: Buffer): NewSection[] {
     const encoder = new Encoder(4096);
     const sections = captured.map((queue) => {
       const { entry, body } = queue;
@@ -337,6 +350,7 @@ export class Catalog {
       encoder.varint(lastStreamId);
       encoder.u8(streams === "unknown" ? 1 : 0);
     }
+    encoder.bytes(requests);
     return [{ id: ENGINE_SECTION, kind: 0, name: "", body: Buffer.from(encoder.view()) }, ...sections];
   }
 
@@ -411,6 +425,7 @@ export class Catalog {
       });
     }
     this.deleted = readDeleted(input);
+    this.requests = RequestTable.decode(input);
   }
 
   #restore(entry: CatalogEntry, body: Buffer): QueueState {

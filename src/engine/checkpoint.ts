@@ -70,6 +70,7 @@ interface Capture {
   /** Streams that have runs which were no longer needed then, and what they needed. */
   readonly droppable: readonly { readonly stream: Stream; readonly neededFrom: number }[];
   readonly deleted: readonly DeletedQueue[];
+  readonly requests: Buffer;
 }
 
 export class Checkpointer {
@@ -184,10 +185,15 @@ export class Checkpointer {
     while (this.#running !== undefined) await this.#running;
   }
 
-  /** The last checkpoint of an orderly close: nothing is left to recover. No change may be staged any more. */
-  async close(): Promise<void> {
+  /** Resolves when no checkpoint is under way, and none will be tried again. */
+  async stop(): Promise<void> {
     await this.settled();
     this.#retryTimer?.cancel();
+  }
+
+  /** The last checkpoint of an orderly close: nothing is left to recover. No change may be staged any more. */
+  async close(): Promise<void> {
+    await this.stop();
     const captured = { ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 };
     await this.#withReserves(() => this.#checkpoint(captured, true));
   }
@@ -206,7 +212,8 @@ export class Checkpointer {
     }
     const walSeq = engine.wal.current.seq;
     const { deleted } = catalog;
-    return { lsn, crc, walSeq, time: engine.time(), queues: catalog.capture(), droppable, deleted };
+    const [queues, requests] = [catalog.capture(), catalog.captureRequests()];
+    return { lsn, crc, walSeq, time: engine.time(), queues, droppable, deleted, requests };
   }
 
   #retryLater(): void {
@@ -285,7 +292,7 @@ export class Checkpointer {
     this.#replaceRuns(captured);
     await this.#writer.storeFullIndexes();
     if (closing) await this.#storeIndexes();
-    const sections = engine.catalog.sections(captured.queues, captured.deleted);
+    const sections = engine.catalog.sections(captured.queues, captured.deleted, captured.requests);
     if (this.#leftOut) await engine.syncFiles();
     else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
     // Where one sync of the log has failed, another one that succeeds proves nothing: what the snapshot asks for may be gone.

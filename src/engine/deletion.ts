@@ -1,6 +1,6 @@
 /**
  * Deletion of a queue: one operation of the log, in an entry of its own, so that nothing behind it in the same entry can
- * be for the queue. Handles, waits and reads end when it is applied; space comes free step by step:
+ * be for a queue. Handles, waits and reads end when it is applied; space comes free step by step:
  *
  *   1. the checkpoint that covers the deletion moves none of the queue's batches, and lets its runs in shared segments go
  *   2. its snapshot no longer names the queue, but lists it among those whose files are to be removed
@@ -19,6 +19,7 @@ import { streamIdOfName } from "../storage/segment.js";
 import type { CatalogEntry } from "./catalog.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "./engine.js";
 import { OP_DELETE_QUEUE } from "./queue-state.js";
+import { type IdentifiedCommit, requestBytes } from "./requests.js";
 
 /** Folders of streams stand below the folder of the queue. */
 const DEPTH = 1;
@@ -36,13 +37,15 @@ export function deleteQueue(
   engine: Engine,
   entry: CatalogEntry,
   durability: Durability,
+  request?: IdentifiedCommit,
   told?: WithDeletion,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     const { catalog } = engine;
     const { id, kind, name } = entry;
     engine.flush();
-    engine.begin(0, 0, OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length + (told?.metaBytes ?? 0), true);
+    const ownBytes = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length;
+    engine.begin(0, 0, ownBytes + requestBytes(request) + (told?.metaBytes ?? 0), true);
     told?.stage(engine);
     const { lastStreamId } = catalog;
     const output = engine.operation(OP_DELETE_QUEUE, id);
@@ -50,15 +53,11 @@ export function deleteQueue(
     output.string(name);
     output.varint(lastStreamId);
     engine.endOperation();
-    engine.add({
-      durability,
-      apply: () => {
-        catalog.delete(entry, lastStreamId);
-        told?.apply();
-      },
-      settle: resolve,
-      fail: reject,
-    });
+    const apply = () => {
+      catalog.delete(entry, lastStreamId);
+      told?.apply();
+    };
+    engine.add({ durability, apply, settle: resolve, fail: reject }, request);
     engine.flush();
   });
 }

@@ -38,7 +38,8 @@ import type { Wal } from "../storage/wal.js";
 import { ENTRY_HEADER_BYTES, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
-import type { LogTime } from "./queue-state.js";
+import { type LogTime, OP_REQUEST } from "./queue-state.js";
+import { encodeRequest, type IdentifiedCommit, IdentifiedOperation } from "./requests.js";
 import { Reserves } from "./reserves.js";
 import type { Rewriter } from "./rewriter.js";
 
@@ -95,6 +96,13 @@ interface WrittenEntry {
   readonly shown: BatchRef[];
 }
 
+/** A call that may be repeated, before it has been answered. */
+interface CallUnderWay {
+  /** The kind of its answer. */
+  readonly kind: number;
+  readonly answer: Promise<unknown>;
+}
+
 interface Parked {
   readonly bytes: number;
   readonly run: () => void;
@@ -127,6 +135,8 @@ export class Engine implements ReaderContext {
   checkpoints = 0;
   /** Space held back for draining a full disk. */
   readonly reserves: Reserves;
+  /** Calls that may be repeated and have not been answered yet, by the names of their requests. */
+  readonly underWay = new Map<string, CallUnderWay>();
   /** Folders of segments that are known to exist. */
   readonly folders = new Set<string>();
   /** Set by the checkpointer: told when the log has moved on to a new file. */
@@ -372,9 +382,20 @@ export class Engine implements ReaderContext {
     putU32(meta.buffer, this.#operationStart, meta.position - this.#operationStart - 4);
   }
 
-  /** Hands over an operation that has been staged. */
-  add(operation: Operation): void {
-    this.#operations.push(operation);
+  /**
+   * Hands over an operation that has been staged.
+   * @param request that it carries out; `requestBytes` of it are part of what `begin` was told
+   */
+  add(operation: Operation, request?: IdentifiedCommit): void {
+    this.#operations.push(request === undefined ? operation : this.#identified(operation, request));
+  }
+
+  #identified(operation: Operation, request: IdentifiedCommit): Operation {
+    const answer = encodeRequest(this.operation(OP_REQUEST, 0), request);
+    this.endOperation();
+    return new IdentifiedOperation(operation, () => {
+      this.catalog.requests.committed(request.name, answer, this.entryTime.elapsedMs, this.lsn);
+    });
   }
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */

@@ -14,7 +14,15 @@ import { readDeleted, readPreface } from "./catalog.js";
 import { headerOf } from "./inspect-log.js";
 import { indexProblem } from "./inspect-segments.js";
 import { FileWindow, findEntry, type Stretch, walkRecords, walkStretch } from "./inspect-window.js";
-import { decodeCreation, decodeDeletion, OP_ADD_STREAM, OP_CREATE_QUEUE, OP_DELETE_QUEUE } from "./queue-state.js";
+import {
+  decodeCreation,
+  decodeDeletion,
+  OP_ADD_STREAM,
+  OP_CREATE_QUEUE,
+  OP_DELETE_QUEUE,
+  OP_REQUEST,
+} from "./queue-state.js";
+import { decodeRequest, readProducers } from "./requests.js";
 
 /** What a dump must know of queues; given by the layer that knows the kinds. */
 export interface QueueDescriber {
@@ -133,6 +141,17 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
         const { kind, name, lastStreamId } = decodeDeletion(fields);
         const queue = { kind: describer.kindName(kind), queue: name };
         yield { type: "operation", queueId, name: "DeleteQueue", ...queue, lastStreamId };
+      } else if (code === OP_REQUEST) {
+        const { name, answer } = decodeRequest(fields);
+        const { sequence, settled } = name;
+        yield {
+          type: "operation",
+          name: "Request",
+          producer: hexOf(name.producer),
+          sequence,
+          settled,
+          answer: hexOf(answer),
+        };
       } else {
         yield { type: "operation", queueId, ...describer.operation(code, kinds.get(queueId), fields) };
       }
@@ -293,7 +312,18 @@ function showEngine(input: Decoder, describer: QueueDescriber): object {
     lastStreamId,
     runsUnknown: streams === "unknown",
   }));
-  return { sharedSegments, deletedQueues };
+  if (input.done) return { sharedSegments, deletedQueues };
+  const producers = readProducers(input).map(({ producer, usedMs, forgotten, answers }) => ({
+    producer: hexOf(producer),
+    usedMs,
+    forgotten,
+    answers: answers.map(({ sequence, answer }) => ({ sequence, answer: hexOf(answer) })),
+  }));
+  return { sharedSegments, deletedQueues, producers };
+}
+
+function hexOf(bytes: string): string {
+  return Buffer.from(bytes, "latin1").toString("hex");
 }
 
 function showBody({ kind, body }: SnapshotSection, describer: QueueDescriber): object {

@@ -30,10 +30,12 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
+  OP_REQUEST,
   type QueueKinds,
   type QueueState,
 } from "./queue-state.js";
 import { mustFollow } from "./recovery.js";
+import { decodeRequest } from "./requests.js";
 
 /** What an inspection must know of queues; given by the layer that knows the kinds. */
 export interface QueueInspector {
@@ -403,6 +405,11 @@ class DirectoryInspection {
       const creation = decodeCreation(fields);
       const state = catalog.create(creation, queueId, time.wallMs);
       this.#own(state, this.#inspector.label(creation.kind, creation.name));
+      return;
+    }
+    if (code === OP_REQUEST) {
+      const { name, answer } = decodeRequest(fields);
+      catalog.requests.committed(name, answer, time.elapsedMs, 0);
       return;
     }
     const entry = catalog.byId(queueId);

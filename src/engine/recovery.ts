@@ -32,8 +32,10 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
+  OP_REQUEST,
   type QueueKinds,
 } from "./queue-state.js";
+import { decodeRequest } from "./requests.js";
 import { Rewriter } from "./rewriter.js";
 
 /** Bytes of the smallest record. */
@@ -111,6 +113,7 @@ export async function openDirectory(
     }
   }
 
+  let checkpointer: Checkpointer | undefined;
   try {
     await keepDamaged(engine, replay.leftOut, notes);
     for (const name of old) wal.adoptSpare(name);
@@ -123,7 +126,7 @@ export async function openDirectory(
       wal.markFailed();
       throw error;
     }
-    const checkpointer = new Checkpointer(engine);
+    checkpointer = new Checkpointer(engine);
     new Rewriter(engine, checkpointer);
     let covered = true;
     if (sources.length > 0) {
@@ -145,6 +148,9 @@ export async function openDirectory(
     }
     return { engine, checkpointer, report };
   } catch (error) {
+    // Whoever opens the directory next must not find this life still at work in it.
+    await engine.rewriter?.close();
+    await checkpointer?.stop();
     await engine.reserves.stop();
     wal.close();
     engine.files.close();
@@ -344,6 +350,11 @@ class Replay {
     const fields = new Decoder(input.bytes(input.u32()));
     if (code === OP_CREATE_QUEUE) {
       this.#catalog.create(decodeCreation(fields), queueId, time.wallMs);
+      return;
+    }
+    if (code === OP_REQUEST) {
+      const { name, answer } = decodeRequest(fields);
+      this.#catalog.requests.committed(name, answer, time.elapsedMs, 0);
       return;
     }
     if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM && code !== OP_DELETE_QUEUE) {

@@ -24,6 +24,7 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
+  OP_REQUEST,
   type QueueState,
 } from "./queue-state.js";
 import { mayHaveLostRecords, mustFollow, offsetsToSkip } from "./recovery.js";
@@ -38,6 +39,7 @@ import {
   walHeader,
 } from "./repair-log.js";
 import { type RepairState, raise } from "./repair-state.js";
+import { decodeRequest } from "./requests.js";
 
 export class LogReplay {
   readonly #repair: RepairState;
@@ -227,6 +229,11 @@ export class LogReplay {
       if (catalog.byId(queueId) !== undefined || catalog.find(kind, name) !== undefined) return true;
       const state = catalog.create(creation, queueId, time.wallMs);
       for (const stream of state.streams) this.#repair.cover(stream);
+      return true;
+    }
+    if (code === OP_REQUEST) {
+      const { name, answer } = decodeRequest(fields);
+      catalog.requests.committed(name, answer, time.elapsedMs, 0);
       return true;
     }
     const state = catalog.byId(queueId)?.state;

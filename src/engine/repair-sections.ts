@@ -27,6 +27,7 @@ import { operationsIn, salvageLog, UNKNOWN_START } from "./repair-log.js";
 import { headerState } from "./repair-segments.js";
 import { salvageSnapshot } from "./repair-snapshot.js";
 import type { LostQueue, QueueId, RepairState } from "./repair-state.js";
+import { RequestTable } from "./requests.js";
 
 /** Stands for the header of a snapshot that is lost. */
 const EMPTY_HEADER = {
@@ -204,12 +205,13 @@ function skipShared(input: Decoder): void {
   for (let numbers = input.varint() * 3; numbers > 0; numbers--) input.varint();
 }
 
-/** Whether the engine's section, which lists the shared segments and deleted queues, is well formed. */
+/** Whether the engine's section, which lists the shared segments, deleted queues and requests, is well formed. */
 function canList(body: Buffer): boolean {
   try {
     const input = new Decoder(body);
     skipShared(input);
     readDeleted(input);
+    RequestTable.decode(input);
     return input.done;
   } catch (error) {
     if (error instanceof MalformedError) return false;

@@ -1,6 +1,7 @@
 import type { Durability } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { Engine } from "../engine/engine.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 
 /** One change of a commit, in three steps, so that several can be made one. */
 export interface Change {
@@ -23,6 +24,7 @@ export interface Change {
 /**
  * Makes changes as one commit, or none of them.
  * @param settle called when the commit is done, in the directory's or the given mode
+ * @param request that the commit carries out
  * @param told what is thrown when the change with this index cannot be made
  */
 export function commit(
@@ -31,6 +33,7 @@ export function commit(
   durability: Durability,
   settle: () => void,
   reject: (error: Error) => void,
+  request?: IdentifiedCommit,
   told: (index: number, error: unknown) => unknown = (_, error) => error,
 ): void {
   let reserved = 0;
@@ -45,7 +48,7 @@ export function commit(
     }
     let bulkBytes = 0;
     let records = 0;
-    let metaBytes = 0;
+    let metaBytes = requestBytes(request);
     let settles = true;
     for (const change of changes) {
       bulkBytes += change.bulkBytes;
@@ -59,17 +62,18 @@ export function commit(
     throw error;
   }
   for (const change of changes) change.stage();
-  engine.add({
+  const operation = {
     durability,
     apply: () => {
       for (const change of changes) change.apply();
     },
     settle,
-    fail: (error) => {
+    fail: (error: Error) => {
       for (const change of changes) change.release();
       reject(error);
     },
-  });
+  };
+  engine.add(operation, request);
 }
 
 export function foreignQueue(name: string): VarveError {

@@ -30,6 +30,7 @@ import { VarveError } from "../api/errors.js";
 import type { ConsumerConfig } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Timer } from "../storage/clock.js";
@@ -403,6 +404,14 @@ export class Consumer {
     return task;
   }
 
+  /** The task of a delivery, while its lease holds and nobody is settling it. */
+  leasedAs({ lane: number, offset, high, low }: Pick<TaskToken, "lane" | "offset" | "high" | "low">) {
+    const lane = this.findLane(number);
+    const task = lane?.ledger.outstanding.get(offset);
+    if (lane === undefined || task === undefined || task.phase !== TaskPhase.Leased || task.reserved) return undefined;
+    return task.tokenHigh === high && task.tokenLow === low ? { lane, task } : undefined;
+  }
+
   /** The tasks of several tokens, reserved; all of them or none. */
   claimLeases(tokens: readonly TaskToken[]): Outstanding[] {
     const tasks: Outstanding[] = [];
@@ -581,11 +590,18 @@ export class Consumer {
     error: string,
     durability: Durability,
     cause: DeathCause = "attempts exhausted",
+    request?: IdentifiedCommit,
   ): Promise<void> {
-    return this.#engine.finishing(this.#bury(task, error, durability, cause));
+    return this.#engine.finishing(this.#bury(task, error, durability, cause, request));
   }
 
-  async #bury(task: Outstanding, error: string, durability: Durability, cause: DeathCause): Promise<void> {
+  async #bury(
+    task: Outstanding,
+    error: string,
+    durability: Durability,
+    cause: DeathCause,
+    request: IdentifiedCommit | undefined,
+  ): Promise<void> {
     const engine = this.#engine;
     let letter: RecordParts | undefined;
     try {
@@ -601,7 +617,7 @@ export class Consumer {
         engine.begin(
           letter === undefined ? 0 : recordBytesMax(letter),
           letter === undefined ? 0 : 1,
-          SETTLE_BYTES_MAX,
+          SETTLE_BYTES_MAX + requestBytes(request),
           true,
         );
         this.stageBury(task, letter);
@@ -609,15 +625,16 @@ export class Consumer {
         task.reserved = false;
         throw failure;
       }
-      engine.add({
+      const operation = {
         durability,
         apply: () => this.buried(task),
         settle: resolve,
-        fail: (failure) => {
+        fail: (failure: Error) => {
           task.reserved = false;
           reject(failure);
         },
-      });
+      };
+      engine.add(operation, request);
     });
   }
 

@@ -3,6 +3,7 @@
 import type { Durability } from "../api/contract.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { StreamReader } from "../storage/stream-reader.js";
@@ -35,6 +36,8 @@ export interface Receiver {
   readonly durability: Durability;
   /** Goes on waiting while there is nothing. */
   readonly waits: boolean;
+  /** Of a call that may be repeated: its request, which is answered with these tasks, `most` in the end. */
+  readonly identify?: ((tasks: LeasedTask[], most: number) => IdentifiedCommit) | undefined;
   resolve(tasks: LeasedTask[]): void;
   reject(error: Error): void;
 }
@@ -235,8 +238,10 @@ export class Delivery {
     if (receiver.autoAck) metaBytes += host.flows?.bytesMax(max) ?? 0;
     const metMax = host.orders?.isUsed === true ? BLOCKED_AT_ONCE : 0;
     if (metMax > 0) metaBytes += lanes.length * DELIVERY_HEADER_BYTES + metMax * BLOCK_BYTES_MAX;
-    engine.begin(0, 0, metaBytes, true);
     const tasks: LeasedTask[] = [];
+    const request = receiver.identify?.(tasks, max);
+    metaBytes += requestBytes(request);
+    engine.begin(0, 0, metaBytes, true);
     let outcome: Outcome = "none";
     const ages = host.ageingMs !== undefined && host.ageingMs > 0 && lanes.length > 1;
     const sweptMax = this.#sweepingCount + SWEPT_PER_TURN;
@@ -290,7 +295,7 @@ export class Delivery {
     }
     this.#giving += tasks.length;
     if (!receiver.autoAck) this.#leasing += tasks.length;
-    engine.add(new Handover(consumer, tasks, met, receiver, durability));
+    engine.add(new Handover(consumer, tasks, met, receiver, durability), request);
     return "delivered";
   }
 

@@ -16,12 +16,14 @@ import {
   resolvePosition,
 } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { requestBytes } from "../engine/requests.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import type { Change } from "./commit.js";
 import { type Group, GroupType, Membership, type Missed } from "./group.js";
 import type { LogRecords } from "./log-records.js";
 import { LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { NOTHING, type Request, requested, WHOLE_NUMBER } from "./requested.js";
 import { onAbort } from "./signals.js";
 
 /**
@@ -146,17 +148,17 @@ export class EmbeddedMember<O> implements GroupMember<O> {
   }
 
   commit(upTo: number | { readonly offset: number }, options?: CommitOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      const { durability } = resolveCommitOptions(options);
-      const position = this.#commitPosition(upTo);
-      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
-      this.#stage(LogOp.Commit, position);
-      engine.add({
-        durability: engine.durability(durability),
-        apply: () => this.#group.commit(position, engine.entryTime.elapsedMs),
-        settle: resolve,
-        fail: reject,
+    return requested(this.#engine, options, NOTHING, (request) => {
+      return new Promise((resolve, reject) => {
+        const engine = this.#engine;
+        const { durability: given } = resolveCommitOptions(options);
+        const position = this.#commitPosition(upTo);
+        const identified = request?.tells();
+        engine.begin(0, 0, LOG_OP_BYTES_MAX + requestBytes(identified), true);
+        this.#stage(LogOp.Commit, position);
+        const durability = engine.durability(given);
+        const apply = () => this.#group.commit(position, engine.entryTime.elapsedMs);
+        engine.add({ durability, apply, settle: resolve, fail: reject }, identified);
       });
     });
   }
@@ -182,7 +184,15 @@ export class EmbeddedMember<O> implements GroupMember<O> {
     };
   }
 
-  async seek(to: LogPosition, options?: CommitOptions): Promise<number> {
+  seek(to: LogPosition, options?: CommitOptions): Promise<number> {
+    return requested(this.#engine, options, WHOLE_NUMBER, (request) => this.#seek(to, options, request));
+  }
+
+  async #seek(
+    to: LogPosition,
+    options: CommitOptions | undefined,
+    request: Request<number> | undefined,
+  ): Promise<number> {
     const engine = this.#engine;
     const { durability } = resolveCommitOptions(options);
     const from = resolvePosition(to);
@@ -194,15 +204,12 @@ export class EmbeddedMember<O> implements GroupMember<O> {
       engine.flush();
       const { head } = this.#state.stream;
       if (position < head) throw outOfRange(this.log, position, head);
-      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
+      const identified = request?.tells(position);
+      engine.begin(0, 0, LOG_OP_BYTES_MAX + requestBytes(identified), true);
       const lost = this.#member.missed?.count ?? 0;
       this.#stage(LogOp.Seek, position, lost);
-      engine.add({
-        durability: engine.durability(durability),
-        apply: () => this.#group.seek(position, lost, engine.entryTime.elapsedMs),
-        settle: resolve,
-        fail: reject,
-      });
+      const apply = () => this.#group.seek(position, lost, engine.entryTime.elapsedMs);
+      engine.add({ durability: engine.durability(durability), apply, settle: resolve, fail: reject }, identified);
     });
     return position;
   }

@@ -39,6 +39,7 @@ import {
 import { formatBytes } from "../api/units.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import { type Change, foreignQueue } from "./commit.js";
@@ -49,10 +50,11 @@ import { countRecords } from "./log-count.js";
 import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";
 import { configureLog, LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { NOTHING, OFFSETS, type Request, requested, WHOLE_NUMBER, YES_OR_NO } from "./requested.js";
 import { EmbeddedSharedGroup, setRules } from "./shared-source.js";
 import { TOMBSTONE } from "./tombstone.js";
 
-const NOTHING = new Uint8Array(0);
+const NO_BYTES = new Uint8Array(0);
 /** Bytes read at once by a replay. */
 const SCAN_BYTES = 1024 * 1024;
 
@@ -85,35 +87,48 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   append(input: Input<I>, options?: AppendOptions): Promise<number> {
+    if (options?.request === undefined) return this.#appendOne(input, options, undefined);
+    return requested(this.#engine, options, WHOLE_NUMBER, (request) => this.#appendOne(input, options, request));
+  }
+
+  #appendOne(
+    input: Input<I>,
+    options: AppendOptions | undefined,
+    request: Request<number> | undefined,
+  ): Promise<number> {
     return new Promise((resolve, reject) => {
       this.#checkOpen();
       const { durability, key, headers } = resolveAppendOptions(options);
       const parts = this.#input.read(input, key, headers);
-      this.#append([parts], recordBytesMax(parts), durability, ([offset]) => resolve(offset!), reject);
+      this.#append([parts], recordBytesMax(parts), durability, firstOf, resolve, reject, request);
     });
   }
 
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]> {
-    return new Promise((resolve, reject) => {
-      this.#checkOpen();
-      const { durability } = resolveCommitOptions(options);
-      checkBatch(inputs);
-      if (inputs.length === 0) {
-        resolve([]);
-        return;
-      }
-      const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
-      this.#append(records, totalBytesMax(records), durability, resolve, reject);
+    return requested(this.#engine, options, OFFSETS, (request) => {
+      return new Promise((resolve, reject) => {
+        this.#checkOpen();
+        const { durability } = resolveCommitOptions(options);
+        checkBatch(inputs);
+        if (inputs.length === 0) {
+          resolve([]);
+          return;
+        }
+        const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
+        this.#append(records, totalBytesMax(records), durability, allOf, resolve, reject, request);
+      });
     });
   }
 
   delete(key: string | Uint8Array, options?: Omit<AppendOptions, "key">): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#checkOpen();
-      const { durability, key: checked, headers } = resolveAppendOptions({ ...options, key });
-      if (checked === undefined) throw new VarveError("ERR_OPTION", "delete() takes the key whose record is to go");
-      const parts = { payload: NOTHING, key: checked, headers, attributes: TOMBSTONE };
-      this.#append([parts], recordBytesMax(parts), durability, ([offset]) => resolve(offset!), reject);
+    return requested(this.#engine, options, WHOLE_NUMBER, (request) => {
+      return new Promise((resolve, reject) => {
+        this.#checkOpen();
+        const { durability, key: checked, headers } = resolveAppendOptions({ ...options, key });
+        if (checked === undefined) throw new VarveError("ERR_OPTION", "delete() takes the key whose record is to go");
+        const parts = { payload: NO_BYTES, key: checked, headers, attributes: TOMBSTONE };
+        this.#append([parts], recordBytesMax(parts), durability, firstOf, resolve, reject, request);
+      });
     });
   }
 
@@ -123,13 +138,18 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     return await compaction.run((config.compaction ?? DEFAULT_COMPACTION).graceMs);
   }
 
-  /** Appends records as one commit, when the log and the engine have room for them. */
-  #append(
+  /**
+   * Appends records as one commit, when the log and the engine have room for them.
+   * @param tell what the caller is told, of their offsets
+   */
+  #append<T>(
     records: readonly RecordParts[],
     bytes: number,
     given: Durability | undefined,
-    resolve: (offsets: number[]) => void,
+    tell: (offsets: number[]) => T,
+    resolve: (told: T) => void,
     reject: (error: Error) => void,
+    request: Request<T> | undefined,
   ): void {
     const engine = this.#engine;
     const { room, stream, config } = this.#state;
@@ -149,28 +169,29 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
         return;
       }
       const dropTo = asked === "fits" ? 0 : asked;
-      engine.begin(bytes, records.length, dropTo > 0 ? LOG_OP_BYTES_MAX : 0, false);
+      engine.begin(bytes, records.length, (dropTo > 0 ? LOG_OP_BYTES_MAX : 0) + requestBytes(request), false);
       const claim = need === undefined ? undefined : room.take(need, dropTo);
-      const offsets = records.map((record) => engine.append(stream, record));
+      const told = tell(records.map((record) => engine.append(stream, record)));
       const durability = engine.durability(given);
       if (claim === undefined) {
-        engine.add(new ValueOperation(durability, offsets, resolve, reject));
+        engine.add(new ValueOperation(durability, told, resolve, reject), request?.tells(told));
         return;
       }
       claim.staged();
       if (dropTo > 0) this.#state.stageTrim(dropTo);
-      engine.add({
+      const operation = {
         durability,
         apply: () => {
           claim.applied();
           if (dropTo > 0) this.#state.trim(dropTo);
         },
-        settle: () => resolve(offsets),
-        fail: (error) => {
+        settle: () => resolve(told),
+        fail: (error: Error) => {
           claim.failed();
           reject(error);
         },
-      });
+      };
+      engine.add(operation, request?.tells(told));
     };
     const attempt = () => {
       try {
@@ -216,24 +237,32 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   trim(offset: number, options?: CommitOptions): Promise<number> {
-    return new Promise((resolve, reject) => {
-      const { durability } = resolveCommitOptions(options);
-      checkOffset(offset);
-      const { stream } = this.#state;
-      if (offset > stream.next) {
-        throw new VarveError(
-          "ERR_ARGUMENT",
-          `offset ${offset} is past the end of ${this.name}; the next record gets ${stream.next}, up to which it can be trimmed`,
-        );
-      }
-      this.#trim(offset, durability, () => resolve(stream.head), reject);
+    return requested(this.#engine, options, WHOLE_NUMBER, (request) => {
+      return new Promise((resolve, reject) => {
+        const { durability } = resolveCommitOptions(options);
+        checkOffset(offset);
+        const { stream } = this.#state;
+        if (offset > stream.next) {
+          throw new VarveError(
+            "ERR_ARGUMENT",
+            `offset ${offset} is past the end of ${this.name}; the next record gets ${stream.next}, up to which it can be trimmed`,
+          );
+        }
+        const identified = request?.answers(() => Math.max(stream.head, offset));
+        this.#trim(offset, durability, () => resolve(stream.head), reject, identified);
+      });
     });
   }
 
   purge(options?: CommitOptions): Promise<number> {
-    return new Promise((resolve, reject) => {
-      const { durability } = resolveCommitOptions(options);
-      this.#trim(this.#state.stream.staged, durability, resolve, reject);
+    return requested(this.#engine, options, WHOLE_NUMBER, (request) => {
+      return new Promise((resolve, reject) => {
+        const { durability } = resolveCommitOptions(options);
+        const { stream } = this.#state;
+        const { staged } = stream;
+        const identified = request?.answers(() => stream.recordsBetween(stream.head, staged));
+        this.#trim(staged, durability, resolve, reject, identified);
+      });
     });
   }
 
@@ -243,14 +272,17 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     durability: Durability | undefined,
     settle: (records: number) => void,
     reject: (error: Error) => void,
+    request: IdentifiedCommit | undefined,
   ): void {
     const engine = this.#engine;
     const state = this.#state;
     this.#checkOpen();
-    state.beginTrim();
+    // The answer goes to the log before this takes effect: nothing else may on its way.
+    if (request !== undefined) engine.flush();
+    state.beginTrim(request);
     state.stageTrim(offset);
     let records = 0;
-    engine.add({
+    const operation = {
       durability: engine.durability(durability),
       apply: () => {
         records = Math.max(0, state.stream.recordsBetween(state.stream.head, offset));
@@ -258,7 +290,8 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       },
       settle: () => settle(records),
       fail: reject,
-    });
+    };
+    engine.add(operation, request);
   }
 
   async group(name: string, options?: GroupOptions): Promise<GroupMember<O>> {
@@ -289,36 +322,38 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   deleteGroup(name: string, options?: CommitOptions): Promise<boolean> {
-    return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      const state = this.#state;
-      this.#checkOpen();
-      const { durability } = resolveCommitOptions(options);
-      checkGroupName(name);
-      const group = state.groups.get(name);
-      if (group === undefined) {
-        resolve(false);
-        return;
-      }
-      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
-      engine.operation(LogOp.DeleteGroup, state.id).varint(group.groupId);
-      engine.endOperation();
-      // Of two calls in one turn, both are told that there was one.
-      engine.add({
-        durability: engine.durability(durability),
-        apply: () => state.deleteGroup(group),
-        settle: () => resolve(true),
-        fail: reject,
+    return requested(this.#engine, options, YES_OR_NO, (request) => {
+      return new Promise((resolve, reject) => {
+        const engine = this.#engine;
+        const state = this.#state;
+        this.#checkOpen();
+        const { durability: given } = resolveCommitOptions(options);
+        checkGroupName(name);
+        const group = state.groups.get(name);
+        if (group === undefined) {
+          resolve(false);
+          return;
+        }
+        const identified = request?.tells(true);
+        engine.begin(0, 0, LOG_OP_BYTES_MAX + requestBytes(identified), true);
+        engine.operation(LogOp.DeleteGroup, state.id).varint(group.groupId);
+        engine.endOperation();
+        const durability = engine.durability(given);
+        const apply = () => state.deleteGroup(group);
+        // Of two calls in one turn, both are told that there was one.
+        engine.add({ durability, apply, settle: () => resolve(true), fail: reject }, identified);
       });
     });
   }
 
   configure(settings: LogSettings, options?: CommitOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const given = resolveLogSettings(settings);
-      const { durability } = resolveCommitOptions(options);
-      this.#checkOpen();
-      configureLog(this.#engine, this.#state, given, durability, resolve, reject);
+    return requested(this.#engine, options, NOTHING, (request) => {
+      return new Promise((resolve, reject) => {
+        const given = resolveLogSettings(settings);
+        const { durability } = resolveCommitOptions(options);
+        this.#checkOpen();
+        configureLog(this.#engine, this.#state, given, durability, resolve, reject, request?.tells());
+      });
     });
   }
 
@@ -350,7 +385,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   /** An append as part of a larger commit. */
-  appendChange(engine: Engine, input: Input<I>, options: Omit<AppendOptions, "durability"> | undefined): Change {
+  appendChange(engine: Engine, input: Input<I>, options: Omit<AppendOptions, keyof CommitOptions> | undefined): Change {
     if (engine !== this.#engine) throw foreignQueue(this.name);
     const { key, headers } = resolveTransactionAppendOptions(options);
     const parts = this.#input.read(input, key, headers);
@@ -413,6 +448,14 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     if (from < stream.head) throw outOfRange(this.name, from, stream.head);
     return { offset: from, timestamp: 0, mayJump: false };
   }
+}
+
+function firstOf(offsets: readonly number[]): number {
+  return offsets[0]!;
+}
+
+function allOf(offsets: number[]): number[] {
+  return offsets;
 }
 
 function wrongType(name: string, what: string): VarveError {

@@ -25,6 +25,7 @@ import {
 } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import type { Rewriter } from "../engine/rewriter.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
@@ -303,8 +304,8 @@ export class LogState implements QueueState {
   // ---------------------------------------------------------------------------------------------------------- staging
 
   /** Makes room for a trim that is staged by itself. */
-  beginTrim(): void {
-    this.#engine!.begin(0, 0, LOG_OP_BYTES_MAX, true);
+  beginTrim(request?: IdentifiedCommit): void {
+    this.#engine!.begin(0, 0, LOG_OP_BYTES_MAX + requestBytes(request), true);
   }
 
   stageTrim(offset: number): void {
@@ -377,6 +378,7 @@ export function configureLog(
   durability: Durability | undefined,
   resolve: () => void,
   reject: (error: Error) => void,
+  request?: IdentifiedCommit,
 ): void {
   if (state.stream.deleted !== undefined) throw state.stream.deleted;
   const config = mergeLogConfig(state.planned, given);
@@ -385,16 +387,13 @@ export function configureLog(
     resolve();
     return;
   }
-  engine.begin(0, 0, OPERATION_HEADER_BYTES + VARINT_BYTES_MAX + Buffer.byteLength(text), false);
+  const metaBytes = OPERATION_HEADER_BYTES + VARINT_BYTES_MAX + Buffer.byteLength(text) + requestBytes(request);
+  engine.begin(0, 0, metaBytes, false);
   engine.operation(LogOp.Configure, state.id).string(text);
   engine.endOperation();
   state.planned = config;
-  engine.add({
-    durability: engine.durability(durability),
-    apply: () => state.configure(config),
-    settle: resolve,
-    fail: reject,
-  });
+  const apply = () => state.configure(config);
+  engine.add({ durability: engine.durability(durability), apply, settle: resolve, fail: reject }, request);
 }
 
 export function outOfRange(name: string, offset: number, head: number): VarveError {

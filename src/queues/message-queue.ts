@@ -37,6 +37,7 @@ import type { Checkpointer } from "../engine/checkpoint.js";
 import { deleteQueue, type WithDeletion } from "../engine/deletion.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
+import type { IdentifiedCommit } from "../engine/requests.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { type Change, commit } from "./commit.js";
 import { EmbeddedMember } from "./group-member.js";
@@ -45,6 +46,7 @@ import { KIND, kindName } from "./kinds.js";
 import { EmbeddedLog } from "./log-queue.js";
 import { configureLog, encodeConfig, type LogState } from "./log-state.js";
 import { type FlowTask, NewFlow } from "./new-flow.js";
+import { type NamedTask, NOTHING, type Request, requested, tasksAnswer, YES_OR_NO } from "./requested.js";
 import { EmbeddedSource } from "./source.js";
 import { EmbeddedTasks } from "./task-queue.js";
 import { configureTasks } from "./task-settings.js";
@@ -93,12 +95,19 @@ export class EmbeddedMessageQueue implements MessageQueue {
     return new EmbeddedTasks(this.#engine, state, given.codec as Codec<I, O>);
   }
 
-  async transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void> {
-    this.#engine.checkOpen();
-    await this.#engine.finishing(this.#transaction(build, options));
+  transaction(build: (tx: Transaction) => void, options?: CommitOptions): Promise<void> {
+    return requested(this.#engine, options, NOTHING, async (request) => {
+      this.#engine.checkOpen();
+      const identified = request?.tells();
+      await this.#engine.finishing(this.#transaction(build, options, identified));
+    });
   }
 
-  async #transaction(build: (tx: Transaction) => void, options: CommitOptions | undefined): Promise<void> {
+  async #transaction(
+    build: (tx: Transaction) => void,
+    options: CommitOptions | undefined,
+    request: IdentifiedCommit | undefined,
+  ): Promise<void> {
     const engine = this.#engine;
     const durability = engine.durability(resolveCommitOptions(options).durability);
     const parts = collect(engine, build);
@@ -119,7 +128,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
     if (changes.length === 0) return;
     await new Promise<void>((resolve, reject) => {
       const told = (index: number, error: unknown) => inPart(index, parts[index]!.what, error);
-      const run = () => commit(engine, changes, durability, resolve, reject, told);
+      const run = () => commit(engine, changes, durability, resolve, reject, request, told);
       if (!engine.stalled) {
         run();
         return;
@@ -141,6 +150,15 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   flow(flow: Flow, options?: CommitOptions): Promise<EnqueuedFlow> {
+    const answer = tasksAnswer(tasksOf, (tasks) => this.#flowOf(flow, tasks));
+    return requested(this.#engine, options, answer, (request) => this.#flow(flow, options, request));
+  }
+
+  #flow(
+    flow: Flow,
+    options: CommitOptions | undefined,
+    request: Request<EnqueuedFlow> | undefined,
+  ): Promise<EnqueuedFlow> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       engine.checkOpen();
@@ -153,16 +171,43 @@ export class EmbeddedMessageQueue implements MessageQueue {
         task: queues.get(task)!.enqueuedTask(change.idOf(task)),
         children: task.children.map(told),
       });
+      const identified = request?.answers(() => told(root), all.length);
       const run = () => {
         const durability = change.openLanes() ? "sync" : given;
-        commit(engine, [change], durability, () => resolve(told(root)), reject);
+        commit(engine, [change], durability, () => resolve(told(root)), reject, identified);
       };
       if (engine.stalled) park(engine, change.bulkBytes, [], run, reject);
       else run();
     });
   }
 
-  async deleteQueue(kind: QueueKind, name: string, options?: CommitOptions): Promise<boolean> {
+  /** A flow that was enqueued before, as its caller was told of it. */
+  #flowOf(flow: Flow, tasks: NamedTask[]): EnqueuedFlow {
+    const queues = new Map<FlowTask, EmbeddedTasks>();
+    const root = readFlow(this.#engine, flow, [], queues, []);
+    if (queues.size !== tasks.length) {
+      throw new VarveError("ERR_ARGUMENT", "the flow that had this request's name had another number of tasks");
+    }
+    let next = 0;
+    const told = (task: FlowTask): EnqueuedFlow => ({
+      task: queues.get(task)!.enqueuedTask(tasks[next++]!.id),
+      children: task.children.map(told),
+    });
+    return told(root);
+  }
+
+  deleteQueue(kind: QueueKind, name: string, options?: CommitOptions): Promise<boolean> {
+    return requested(this.#engine, options, YES_OR_NO, (request) => {
+      return this.#deleteQueue(kind, name, options, request?.tells(true));
+    });
+  }
+
+  async #deleteQueue(
+    kind: QueueKind,
+    name: string,
+    options: CommitOptions | undefined,
+    request: IdentifiedCommit | undefined,
+  ): Promise<boolean> {
     if (kind !== "log" && kind !== "task") {
       throw new VarveError("ERR_ARGUMENT", `a queue is a "log" or a "task" queue; got ${show(kind)}`);
     }
@@ -186,7 +231,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
             return;
           }
           const told = this.#parting(entry);
-          deleteQueue(engine, entry, engine.durability(durability), told).then(() => resolve(true), reject);
+          deleteQueue(engine, entry, engine.durability(durability), request, told).then(() => resolve(true), reject);
         } catch (error) {
           reject(error as Error);
         }
@@ -273,7 +318,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
       await engine.stop();
       await engine.rewriter?.close();
       if (engine.failure === undefined) await this.#checkpointer.close();
-      else await this.#checkpointer.settled();
+      else await this.#checkpointer.stop();
     } catch (error) {
       // Everything acknowledged is in the log; the next open recovers it from there.
       engine.logger.warn({ directory: engine.directory, error }, "closed without a last checkpoint");
@@ -368,6 +413,11 @@ function readFlow(
   return task;
 }
 
+/** The tasks of a flow that has been enqueued, each before its children. */
+function tasksOf({ task, children }: EnqueuedFlow): NamedTask[] {
+  return [task, ...children.flatMap(tasksOf)];
+}
+
 /** Kind, lengths and stream ids of an operation that makes a queue. */
 const CREATION_BYTES_MAX = 8 * VARINT_BYTES_MAX;
 
@@ -393,23 +443,23 @@ function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
     parts.push({ what, change });
   };
   const tx: Transaction = {
-    append(queue, input, options?: Omit<AppendOptions, "durability">) {
+    append(queue, input, options?: Omit<AppendOptions, keyof CommitOptions>) {
       const log = embedded(queue, EmbeddedLog);
       add(`append to ${log.name}`, () => log.appendChange(engine, input as Input<never>, options));
     },
-    enqueue(queue, input, options?: Omit<EnqueueOptions, "durability">) {
+    enqueue(queue, input, options?: Omit<EnqueueOptions, keyof CommitOptions>) {
       const tasks = embedded(queue, EmbeddedTasks);
       add(`enqueue to ${tasks.name}`, () => tasks.enqueueChange(engine, input as Input<never>, options));
     },
-    ack(queue, task: TaskRef, options?: Omit<AckOptions, "durability">) {
+    ack(queue, task: TaskRef, options?: Omit<AckOptions, keyof CommitOptions>) {
       const tasks = embedded(queue, EmbeddedSource);
       add(`ack on ${tasks.name}`, () => tasks.ackChange(engine, task, options));
     },
-    nack(queue, task: TaskRef, options?: Omit<NackOptions, "durability">) {
+    nack(queue, task: TaskRef, options?: Omit<NackOptions, keyof CommitOptions>) {
       const tasks = embedded(queue, EmbeddedSource);
       add(`nack on ${tasks.name}`, () => tasks.nackChange(engine, task, options));
     },
-    release(queue, task: TaskRef, options?: Omit<ReleaseOptions, "durability">) {
+    release(queue, task: TaskRef, options?: Omit<ReleaseOptions, keyof CommitOptions>) {
       const tasks = embedded(queue, EmbeddedSource);
       add(`release on ${tasks.name}`, () => tasks.releaseChange(engine, task, options));
     },

@@ -33,7 +33,9 @@ import {
 } from "../api/options.js";
 import type { Engine } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { recordBytesMax } from "../storage/batch.js";
+import { type Decoder, type Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { work } from "../worker/worker.js";
 import { type Change, commit, foreignQueue } from "./commit.js";
 import { type Consumer, giveUp, RELEASE_BYTES_MAX, SETTLE_BYTES_MAX } from "./consumer.js";
@@ -42,6 +44,7 @@ import type { Peeker, Receiver } from "./delivery.js";
 import { CHILD_DONE_BYTES_MAX } from "./flows.js";
 import { checkBatch } from "./input.js";
 import type { Outstanding } from "./ledger.js";
+import { type Answer, AnswerKind, NACKED, NOTHING, type Request, requested } from "./requested.js";
 import { onAbort } from "./signals.js";
 import type { DeathCause } from "./task-record.js";
 import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
@@ -53,6 +56,14 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   protected readonly engine: Engine;
   protected readonly consumer: Consumer;
   protected readonly codec: Codec<unknown, O>;
+  /** How a dequeue that may be repeated is remembered: by the deliveries that it has made. */
+  readonly #deliveries: Answer<Task<O>[]> = {
+    kind: AnswerKind.Deliveries,
+    bytesMax: (count) => VARINT_BYTES_MAX + count * (2 * VARINT_BYTES_MAX + 8),
+    encode: (output, tasks) => encodeDeliveries(output, tasks as LeasedTask<O>[]),
+    decode: (input) => this.#handOutAgain(decodeDeliveries(input)),
+    isNone: (tasks) => tasks.length === 0,
+  };
 
   constructor(engine: Engine, consumer: Consumer, codec: Codec<never, O>) {
     this.name = consumer.host.name;
@@ -64,53 +75,66 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   dequeue(options?: DequeueOptions): Promise<Task<O> | undefined> {
     return new Promise((resolve, reject) => {
-      this.#receive(resolveDequeueOptions(options), 1, (tasks) => resolve(tasks[0]), reject);
+      const resolved = resolveDequeueOptions(options);
+      const first = (tasks: Task<O>[]) => resolve(tasks[0]);
+      if (resolved.request === undefined) this.#receive(resolved, 1, undefined, first, reject);
+      else this.#receiveOnce(resolved, 1, options).then(first, reject);
     });
   }
 
   dequeueBatch(options: DequeueOptions & { readonly max: number }): Promise<Task<O>[]> {
     return new Promise((resolve, reject) => {
       const resolved = resolveDequeueBatchOptions(options);
-      this.#receive(resolved, resolved.max, resolve, reject);
+      if (resolved.request === undefined) this.#receive(resolved, resolved.max, undefined, resolve, reject);
+      else this.#receiveOnce(resolved, resolved.max, options).then(resolve, reject);
     });
   }
 
   ack(task: TaskRef, options?: CommitOptions): Promise<void> {
+    if (options?.request === undefined) return this.#ack(task, options, undefined);
+    return requested(this.engine, options, NOTHING, (request) => this.#ack(task, options, request?.tells()));
+  }
+
+  #ack(task: TaskRef, options: CommitOptions | undefined, request: IdentifiedCommit | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const engine = this.engine;
       const durability = engine.durability(resolveCommitOptions(options).durability);
       this.checkOpen();
-      this.#stageAck([this.consumer.claimLease(this.token(task))], durability, resolve, reject);
+      this.#stageAck([this.consumer.claimLease(this.token(task))], durability, resolve, reject, request);
     });
   }
 
   ackBatch(refs: readonly TaskRef[], options?: CommitOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const engine = this.engine;
-      const durability = engine.durability(resolveCommitOptions(options).durability);
-      checkBatch(refs);
-      this.checkOpen();
-      if (refs.length === 0) {
-        resolve();
-        return;
-      }
-      this.#stageAck(this.#claim(refs), durability, resolve, reject);
+    return requested(this.engine, options, NOTHING, (request) => {
+      return new Promise((resolve, reject) => {
+        const engine = this.engine;
+        const durability = engine.durability(resolveCommitOptions(options).durability);
+        checkBatch(refs);
+        this.checkOpen();
+        if (refs.length === 0) {
+          resolve();
+          return;
+        }
+        this.#stageAck(this.#claim(refs), durability, resolve, reject, request?.tells());
+      });
     });
   }
 
   release(refs: TaskRef | readonly TaskRef[], options?: ReleaseOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const { engine } = this;
-      const { durability: given, to } = resolveReleaseOptions(options);
-      const durability = engine.durability(given);
-      this.checkOpen();
-      if (Array.isArray(refs) && refs.length === 0) {
-        resolve();
-        return;
-      }
-      const toHead = to === "head";
-      const change = this.#releaseOf(Array.isArray(refs) ? refs : [refs as TaskRef], toHead);
-      commit(engine, [change], durability, resolve, reject);
+    return requested(this.engine, options, NOTHING, (request) => {
+      return new Promise((resolve, reject) => {
+        const { engine } = this;
+        const { durability: given, to } = resolveReleaseOptions(options);
+        const durability = engine.durability(given);
+        this.checkOpen();
+        if (Array.isArray(refs) && refs.length === 0) {
+          resolve();
+          return;
+        }
+        const toHead = to === "head";
+        const change = this.#releaseOf(Array.isArray(refs) ? refs : [refs as TaskRef], toHead);
+        commit(engine, [change], durability, resolve, reject, request?.tells());
+      });
     });
   }
 
@@ -150,48 +174,60 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   }
 
   nack(ref: TaskRef, options?: NackOptions): Promise<Nacked> {
-    return new Promise((resolve, reject) => {
-      const engine = this.engine;
-      const { consumer } = this;
-      const { durability: given, delayMs, error = "no reason was given", dead } = resolveNackOptions(options);
-      const durability = engine.durability(given);
-      this.checkOpen();
-      const task = consumer.claimLease(this.token(ref));
-      if (dead || consumer.isExhausted(task)) {
-        consumer.bury(task, error, durability, causeOf(dead)).then(() => resolve({ dead: true }), reject);
-        return;
-      }
-      const wait = delayMs ?? consumer.backoffMs(task);
-      this.#settle(task, RELEASE_BYTES_MAX, () => consumer.stageRelease(task, wait, error));
-      engine.add({
-        durability,
-        apply: () => consumer.released(task, wait, error),
-        settle: () => resolve({ dead: false }),
-        fail: (failure) => {
-          task.reserved = false;
-          reject(failure);
-        },
+    return requested(this.engine, options, NACKED, (request) => {
+      return new Promise((resolve, reject) => {
+        const engine = this.engine;
+        const { consumer } = this;
+        const { durability: given, delayMs, error = "no reason was given", dead } = resolveNackOptions(options);
+        const durability = engine.durability(given);
+        this.checkOpen();
+        const task = consumer.claimLease(this.token(ref));
+        const dies = dead || consumer.isExhausted(task);
+        const nacked = { dead: dies };
+        const identified = request?.tells(nacked);
+        if (dies) {
+          consumer.bury(task, error, durability, causeOf(dead), identified).then(() => resolve(nacked), reject);
+          return;
+        }
+        const wait = delayMs ?? consumer.backoffMs(task);
+        const metaBytes = RELEASE_BYTES_MAX + requestBytes(identified);
+        this.#settle(task, metaBytes, () => consumer.stageRelease(task, wait, error));
+        const operation = {
+          durability,
+          apply: () => consumer.released(task, wait, error),
+          settle: () => resolve(nacked),
+          fail: (failure: Error) => {
+            task.reserved = false;
+            reject(failure);
+          },
+        };
+        engine.add(operation, identified);
       });
     });
   }
 
   extend(ref: TaskRef, lease?: Duration, options?: CommitOptions): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const engine = this.engine;
-      const { consumer } = this;
-      const leaseMs = resolveLease(lease) ?? consumer.host.rules.leaseMs;
-      const { durability } = resolveCommitOptions(options);
-      this.checkOpen();
-      const task = consumer.claimLease(this.token(ref));
-      this.#settle(task, SETTLE_BYTES_MAX, () => consumer.stageExtend(task, leaseMs));
-      engine.add({
-        durability: engine.durability(durability),
-        apply: () => consumer.extended(task, leaseMs),
-        settle: resolve,
-        fail: (failure) => {
-          task.reserved = false;
-          reject(failure);
-        },
+    return requested(this.engine, options, NOTHING, (request) => {
+      return new Promise((resolve, reject) => {
+        const engine = this.engine;
+        const { consumer } = this;
+        const leaseMs = resolveLease(lease) ?? consumer.host.rules.leaseMs;
+        const { durability } = resolveCommitOptions(options);
+        this.checkOpen();
+        const task = consumer.claimLease(this.token(ref));
+        const identified = request?.tells();
+        const metaBytes = SETTLE_BYTES_MAX + requestBytes(identified);
+        this.#settle(task, metaBytes, () => consumer.stageExtend(task, leaseMs));
+        const operation = {
+          durability: engine.durability(durability),
+          apply: () => consumer.extended(task, leaseMs),
+          settle: resolve,
+          fail: (failure: Error) => {
+            task.reserved = false;
+            reject(failure);
+          },
+        };
+        engine.add(operation, identified);
       });
     });
   }
@@ -221,7 +257,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     return false;
   }
 
-  ackChange(engine: Engine, ref: TaskRef, options?: Omit<AckOptions, "durability">): Change {
+  ackChange(engine: Engine, ref: TaskRef, options?: Omit<AckOptions, keyof CommitOptions>): Change {
     if (options !== undefined) resolveTransactionAckOptions(options);
     if (engine !== this.engine) throw foreignQueue(this.name);
     const token = this.token(ref);
@@ -246,7 +282,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   async nackChange(
     engine: Engine,
     ref: TaskRef,
-    options: Omit<NackOptions, "durability"> | undefined,
+    options: Omit<NackOptions, keyof CommitOptions> | undefined,
   ): Promise<Change> {
     if (engine !== this.engine) throw foreignQueue(this.name);
     const { consumer } = this;
@@ -281,7 +317,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     };
   }
 
-  releaseChange(engine: Engine, ref: TaskRef, options: Omit<ReleaseOptions, "durability"> | undefined): Change {
+  releaseChange(engine: Engine, ref: TaskRef, options: Omit<ReleaseOptions, keyof CommitOptions> | undefined): Change {
     if (engine !== this.engine) throw foreignQueue(this.name);
     return this.#releaseOf([this.token(ref)], resolveTransactionReleaseOptions(options).to === "head");
   }
@@ -338,16 +374,17 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     durability: Durability,
     resolve: () => void,
     reject: (error: Error) => void,
+    request: IdentifiedCommit | undefined,
   ): void {
     const engine = this.engine;
     try {
-      engine.begin(0, 0, this.consumer.offsetsBytesMax(tasks.length), true);
+      engine.begin(0, 0, this.consumer.offsetsBytesMax(tasks.length) + requestBytes(request), true);
     } catch (error) {
       giveUp(tasks);
       throw error;
     }
     this.consumer.stageAck(tasks);
-    engine.add(new Ack(this.consumer, tasks, durability, resolve, reject));
+    engine.add(new Ack(this.consumer, tasks, durability, resolve, reject), request);
   }
 
   /** Stages an operation that settles a task which the caller has reserved. */
@@ -361,9 +398,35 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     stage();
   }
 
+  #receiveOnce(resolved: ResolvedDequeueOptions, max: number, options: CommitOptions | undefined): Promise<Task<O>[]> {
+    return requested(this.engine, options, this.#deliveries, (request) => {
+      return new Promise((resolve, reject) => this.#receive(resolved, max, request, resolve, reject));
+    });
+  }
+
+  /** Tasks that were handed out before: those of them whose leases still hold. */
+  async #handOutAgain(deliveries: readonly DeliveryName[]): Promise<Task<O>[]> {
+    const { consumer } = this;
+    this.checkOpen();
+    const found: LeasedTask[] = [];
+    for (const delivery of deliveries) {
+      const leased = consumer.leasedAs(delivery);
+      if (leased === undefined) continue;
+      const { lane, task } = leased;
+      found.push(
+        await lane.atRecord(task.offset, (record) => {
+          return new LeasedTask(consumer, task, record, lane.attributes(record));
+        }),
+      );
+    }
+    // Reading them took its time.
+    return this.#decode(found.filter((task) => consumer.leasedAs(task) !== undefined));
+  }
+
   #receive(
     options: ResolvedDequeueOptions,
     max: number,
+    request: Request<Task<O>[]> | undefined,
     resolve: (tasks: Task<O>[]) => void,
     reject: (error: Error) => void,
   ): void {
@@ -382,6 +445,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       autoAck,
       durability: engine.durability(durability),
       waits: waitMs > 0,
+      identify: request && ((tasks, most) => request.answers(() => tasks as Task<O>[], most)),
       resolve: (tasks) => {
         stop?.();
         if (tasks.length === 0) {
@@ -390,7 +454,7 @@ export class EmbeddedSource<O> implements TaskSource<O> {
         }
         const decoded = this.#decode(tasks);
         if (decoded.length > 0) resolve(decoded);
-        else void Promise.resolve().then(() => this.#receiveAgain(options, max, started, resolve, reject));
+        else void Promise.resolve().then(() => this.#receiveAgain(options, max, request, started, resolve, reject));
       },
       reject: (error) => {
         stop?.();
@@ -411,13 +475,14 @@ export class EmbeddedSource<O> implements TaskSource<O> {
   #receiveAgain(
     options: ResolvedDequeueOptions,
     max: number,
+    request: Request<Task<O>[]> | undefined,
     started: number,
     resolve: (tasks: Task<O>[]) => void,
     reject: (error: Error) => void,
   ): void {
     const waitMs = options.waitMs > 0 ? Math.max(0, options.waitMs - (this.engine.elapsedMs() - started)) : 0;
     try {
-      this.#receive({ ...options, waitMs }, max, resolve, reject);
+      this.#receive({ ...options, waitMs }, max, request, resolve, reject);
     } catch (error) {
       reject(error as Error);
     }
@@ -452,6 +517,28 @@ export class EmbeddedSource<O> implements TaskSource<O> {
     const token = typeof ref === "object" && ref !== null ? ref.token : ref;
     return parseToken(token, this.consumer);
   }
+}
+
+/** What tells one delivery from all others. */
+type DeliveryName = Pick<TaskToken, "lane" | "offset" | "high" | "low">;
+
+function encodeDeliveries(output: Encoder, tasks: readonly DeliveryName[]): void {
+  output.varint(tasks.length);
+  for (const { lane, offset, high, low } of tasks) {
+    output.varint(lane);
+    output.varint(offset);
+    output.u32(high);
+    output.u32(low);
+  }
+}
+
+function decodeDeliveries(input: Decoder): DeliveryName[] {
+  return Array.from({ length: input.varint() }, () => ({
+    lane: input.varint(),
+    offset: input.varint(),
+    high: input.u32() | 0,
+    low: input.u32() | 0,
+  }));
 }
 
 function isToken(ref: TaskRef | TaskToken): ref is TaskToken {

@@ -82,7 +82,8 @@ export function placeOfId(state: TaskState, id: string): { readonly lane: Lane; 
 /**
  * Cancels a task, or gives it another time.
  * @param due when it is due from now on; undefined to cancel it
- * @param settled called when that is committed
+ * @param moreBytes that `add` stages besides
+ * @param add hands over the operation, with what its `apply` is to do
  * @returns false when the task is handed out, done, or unknown; then nothing has changed
  */
 export async function changeTask(
@@ -90,6 +91,7 @@ export async function changeTask(
   state: TaskState,
   id: string,
   due: DueTerms | undefined,
+  moreBytes: number,
   add: (apply: () => void) => void,
 ): Promise<boolean> {
   const named = placeOfId(state, id);
@@ -105,7 +107,7 @@ export async function changeTask(
     // What is staged already may concern this task, and what is staged now is applied before anything else can.
     engine.flush();
     if (!stillThere(state, lane, offset, place)) continue;
-    engine.begin(0, 0, CHANGE_BYTES_MAX, due === undefined);
+    engine.begin(0, 0, CHANGE_BYTES_MAX + moreBytes, due === undefined);
     if (!stillThere(state, lane, offset, place)) continue;
     const output = engine.operation(due === undefined ? TaskChangeOp.Cancel : TaskChangeOp.Reschedule, state.id);
     output.varint(lane.number);

@@ -11,6 +11,7 @@ import type {
 } from "../api/contract.js";
 import { resolveCommitOptions } from "../api/options.js";
 import type { Engine } from "../engine/engine.js";
+import { NOTHING, requested } from "./requested.js";
 import { EmbeddedSource } from "./source.js";
 import type { Cursor, TaskCursors } from "./task-cursors.js";
 import type { TaskState } from "./task-state.js";
@@ -51,18 +52,20 @@ export class EmbeddedCursor<O> implements TaskCursor<O> {
   }
 
   async release(tasks: TaskRef | readonly TaskRef[], options?: CommitOptions): Promise<void> {
-    const { durability } = resolveCommitOptions(options);
-    await this.#source.release(tasks, { durability, to: "tail" });
+    await this.#source.release(tasks, { ...resolveCommitOptions(options), to: "tail" });
   }
 
   peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined> {
     return this.#source.peek(options);
   }
 
-  async reset(options?: CommitOptions): Promise<void> {
-    const durability = this.#engine.durability(resolveCommitOptions(options).durability);
-    this.#source.checkOpen();
-    await this.#cursors.reset(this.#cursor, durability);
+  reset(options?: CommitOptions): Promise<void> {
+    return requested(this.#engine, options, NOTHING, async (request) => {
+      const durability = this.#engine.durability(resolveCommitOptions(options).durability);
+      this.#source.checkOpen();
+      const identified = request?.tells();
+      await this.#cursors.reset(this.#cursor, durability, identified);
+    });
   }
 
   async stats(): Promise<TaskCursorStats> {

@@ -16,6 +16,7 @@ import { VarveError } from "../api/errors.js";
 import type { ConsumerConfig, TaskConfig } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { Consumer, type ConsumerHost } from "./consumer.js";
 import { CursorLane, oldestAvailable } from "./cursor-lane.js";
@@ -295,43 +296,35 @@ export class TaskCursors {
   }
 
   /** Resolves when it is committed. */
-  reset(cursor: Cursor, durability: Durability): Promise<void> {
+  reset(cursor: Cursor, durability: Durability, request?: IdentifiedCommit): Promise<void> {
     const engine = this.#engine!;
     return new Promise((resolve, reject) => {
       // Nothing of the cursor's is under way when it is set back: what is staged is applied before, what comes is behind.
       engine.flush();
       const positions = this.#oldest();
-      engine.begin(0, 0, operationBytesMax(positions), true);
+      engine.begin(0, 0, operationBytesMax(positions) + requestBytes(request), true);
       const output = engine.operation(CursorOp.ResetCursor, this.#queue.id);
       output.varint(cursor.number);
       encodePositions(output, positions);
       engine.endOperation();
-      engine.add({
-        durability,
-        apply: () => this.#reset(cursor, positions),
-        settle: resolve,
-        fail: reject,
-      });
+      const apply = () => this.#reset(cursor, positions);
+      engine.add({ durability, apply, settle: resolve, fail: reject }, request);
       engine.flush();
     });
   }
 
   /** Resolves with whether there was one, when it is committed that there is none. */
-  delete(name: string, durability: Durability): Promise<boolean> {
+  delete(name: string, durability: Durability, request?: IdentifiedCommit): Promise<boolean> {
     const engine = this.#engine!;
     const cursor = this.byName.get(name);
     if (cursor === undefined) return Promise.resolve(false);
     return new Promise((resolve, reject) => {
-      engine.begin(0, 0, operationBytesMax([]), true);
+      engine.begin(0, 0, operationBytesMax([]) + requestBytes(request), true);
       engine.operation(CursorOp.DeleteCursor, this.#queue.id).varint(cursor.number);
       engine.endOperation();
       // Of two calls in one turn, both are told that there was one.
-      engine.add({
-        durability,
-        apply: () => this.#delete(cursor),
-        settle: () => resolve(true),
-        fail: reject,
-      });
+      const apply = () => this.#delete(cursor);
+      engine.add({ durability, apply, settle: () => resolve(true), fail: reject }, request);
     });
   }
 

@@ -48,6 +48,7 @@ import {
 import { checkScheduleName, checkTaskName, resolveDue, resolveScheduleSpec } from "../api/schedule-options.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
+import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
@@ -56,6 +57,16 @@ import { checkBatch, detach, InputReader, park } from "./input.js";
 import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
+import {
+  type Answer,
+  type NamedTask,
+  NOTHING,
+  type Request,
+  requested,
+  tasksAnswer,
+  WHOLE_NUMBER,
+  YES_OR_NO,
+} from "./requested.js";
 import type { DueTerms } from "./scheduled.js";
 import { EmbeddedSource } from "./source.js";
 import { applyTerms, changeTask } from "./task-changes.js";
@@ -70,14 +81,34 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   readonly kind = "task";
   readonly #state: TaskState;
   readonly #input: InputReader<I>;
+  readonly #oneTask: Answer<Enqueued>;
+  readonly #tasks: Answer<Enqueued[]>;
 
   constructor(engine: Engine, state: TaskState, codec: Codec<I, O>) {
     super(engine, state.consumer, codec);
     this.#state = state;
     this.#input = new InputReader(codec, engine.options.maxMessageBytes);
+    const enqueued = ({ id, created }: NamedTask) => new EnqueuedTask(this, id, created);
+    this.#oneTask = tasksAnswer(
+      (task) => [task],
+      ([task]) => enqueued(task!),
+    );
+    this.#tasks = tasksAnswer(
+      (tasks) => tasks,
+      (tasks) => tasks.map(enqueued),
+    );
   }
 
   enqueue(input: Input<I>, options?: EnqueueOptions): Promise<Enqueued> {
+    if (options?.request === undefined) return this.#enqueue(input, options, undefined);
+    return requested(this.engine, options, this.#oneTask, (request) => this.#enqueue(input, options, request));
+  }
+
+  #enqueue(
+    input: Input<I>,
+    options: EnqueueOptions | undefined,
+    request: Request<Enqueued> | undefined,
+  ): Promise<Enqueued> {
     return new Promise((resolve, reject) => {
       const engine = this.engine;
       this.checkOpen();
@@ -87,24 +118,18 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       applyTerms(parts, resolved, engine.clock, due !== undefined);
       const { priority } = resolved;
       if (due !== undefined || resolved.dedupeKey !== undefined || priority > 0) {
-        this.#commitNew(
-          [parts],
-          priority,
-          due,
-          [resolved.dedupeKey],
-          resolved.durability,
-          ([task]) => resolve(task!),
-          reject,
-        );
+        const keys = [resolved.dedupeKey];
+        this.#commitNew([parts], priority, due, keys, resolved.durability, firstOf, resolve, reject, request);
         return;
       }
       const bytes = recordBytesMax(parts);
       const stage = () => {
         this.checkOpen();
-        engine.begin(bytes, 1, 0, false);
+        engine.begin(bytes, 1, requestBytes(request), false);
         const offset = engine.append(this.#state.tasks, parts);
         const durability = engine.durability(resolved.durability);
-        engine.add(new ValueOperation(durability, new EnqueuedTask(this, String(offset), true), resolve, reject));
+        const task = new EnqueuedTask(this, String(offset), true);
+        engine.add(new ValueOperation(durability, task, resolve, reject), request?.tells(task));
         this.consumer.delivery.wake();
       };
       if (this.#state.room.isLimited || engine.stalled) this.#enter([parts], bytes, stage, reject);
@@ -113,57 +138,71 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   }
 
   enqueueBatch(inputs: readonly Input<I>[], options?: EnqueueBatchOptions): Promise<Enqueued[]> {
-    return new Promise((resolve, reject) => {
-      const engine = this.engine;
-      this.checkOpen();
-      const resolved = resolveEnqueueBatchOptions(options);
-      const { dedupeKeys } = resolved;
-      checkBatch(inputs);
-      if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
-        const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
-        throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
-      }
-      if (inputs.length === 0) {
-        resolve([]);
-        return;
-      }
-      const due = this.#dueOf(resolved);
-      const records = inputs.map((input) => {
-        const parts = this.#input.read(input, undefined, undefined);
-        applyTerms(parts, resolved, engine.clock, due !== undefined);
-        return parts;
+    return requested(this.engine, options, this.#tasks, (request) => {
+      return new Promise((resolve, reject) => {
+        const engine = this.engine;
+        this.checkOpen();
+        const resolved = resolveEnqueueBatchOptions(options);
+        const { dedupeKeys } = resolved;
+        checkBatch(inputs);
+        if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
+          const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
+          throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
+        }
+        if (inputs.length === 0) {
+          resolve([]);
+          return;
+        }
+        const due = this.#dueOf(resolved);
+        const records = inputs.map((input) => {
+          const parts = this.#input.read(input, undefined, undefined);
+          applyTerms(parts, resolved, engine.clock, due !== undefined);
+          return parts;
+        });
+        const { priority, durability } = resolved;
+        this.#commitNew(records, priority, due, dedupeKeys, durability, allOf, resolve, reject, request);
       });
-      this.#commitNew(records, resolved.priority, due, dedupeKeys, resolved.durability, resolve, reject);
     });
   }
 
   // ------------------------------------------------------------------------------------------- tasks that nobody has yet
 
-  async cancel(task: TaskName, options?: CommitOptions): Promise<boolean> {
-    const { durability } = resolveCommitOptions(options);
-    return await this.#change(task, undefined, durability);
+  cancel(task: TaskName, options?: CommitOptions): Promise<boolean> {
+    return requested(this.engine, options, YES_OR_NO, async (request) => {
+      const { durability } = resolveCommitOptions(options);
+      return await this.#change(task, undefined, durability, request);
+    });
   }
 
-  async reschedule(task: TaskName, due: { delay?: Duration; at?: Date }, options?: CommitOptions): Promise<boolean> {
-    const { delayMs, atMs } = resolveDue(due);
-    const { durability } = resolveCommitOptions(options);
-    if (atMs !== undefined) this.#checkAt(atMs);
-    return await this.#change(task, { delayMs: delayMs ?? 0, wallMs: atMs ?? 0 }, durability);
+  reschedule(task: TaskName, due: { delay?: Duration; at?: Date }, options?: CommitOptions): Promise<boolean> {
+    return requested(this.engine, options, YES_OR_NO, async (request) => {
+      const { delayMs, atMs } = resolveDue(due);
+      const { durability } = resolveCommitOptions(options);
+      if (atMs !== undefined) this.#checkAt(atMs);
+      return await this.#change(task, { delayMs: delayMs ?? 0, wallMs: atMs ?? 0 }, durability, request);
+    });
   }
 
-  async #change(task: TaskName, due: DueTerms | undefined, given: Durability | undefined): Promise<boolean> {
+  async #change(
+    task: TaskName,
+    due: DueTerms | undefined,
+    given: Durability | undefined,
+    request: Request<boolean> | undefined,
+  ): Promise<boolean> {
     const { engine } = this;
     const named = checkTaskName(task);
     this.checkOpen();
     const id = "id" in named ? named.id : this.#idOf(named.dedupeKey);
     if (id === undefined) return false;
+    const identified = request?.tells(true);
     let committed: Promise<void> | undefined;
     const add = (apply: () => void): void => {
       committed = new Promise((settle, fail) => {
-        engine.add({ durability: engine.durability(given), apply, settle, fail });
+        engine.add({ durability: engine.durability(given), apply, settle, fail }, identified);
       });
     };
-    const changed = await engine.finishing(changeTask(engine, this.#state, id, due, add));
+    const changing = changeTask(engine, this.#state, id, due, requestBytes(identified), add);
+    const changed = await engine.finishing(changing);
     await committed;
     return changed;
   }
@@ -176,13 +215,25 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   // ------------------------------------------------------------------------------------------------ recurring schedules
 
   schedule(name: string, spec: ScheduleSpec, input: Input<I>, options?: ScheduledTaskOptions): Promise<void> {
+    return requested(this.engine, options, NOTHING, (request) => {
+      return this.#schedule(name, spec, input, options, request?.tells());
+    });
+  }
+
+  #schedule(
+    name: string,
+    spec: ScheduleSpec,
+    input: Input<I>,
+    options: ScheduledTaskOptions | undefined,
+    identified: IdentifiedCommit | undefined,
+  ): Promise<void> {
     return new Promise((resolve, reject) => {
       const { engine } = this;
       const { recurrence } = this.#state;
       this.checkOpen();
       checkScheduleName(name);
       const given = resolveScheduleSpec(spec);
-      const { durability, key, headers, ...terms } = resolveScheduledTaskOptions(options);
+      const { durability, request: _, key, headers, ...terms } = resolveScheduledTaskOptions(options);
       const parts = this.#input.read(input, key, headers);
       this.#state.room.checkSizes([parts]);
       detach([parts]);
@@ -220,24 +271,28 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
           details: { option: given.cron === undefined ? "every" : "cron" },
         });
       }
-      commit(engine, [recurrence.setting(engine, schedule)], engine.durability(durability), resolve, reject);
+      const change = recurrence.setting(engine, schedule);
+      commit(engine, [change], engine.durability(durability), resolve, reject, identified);
     });
   }
 
   unschedule(name: string, options?: CommitOptions): Promise<boolean> {
-    return new Promise((resolve, reject) => {
-      const { engine } = this;
-      const { recurrence } = this.#state;
-      this.checkOpen();
-      checkScheduleName(name);
-      const { durability } = resolveCommitOptions(options);
-      engine.flush();
-      if (recurrence.table.get(name) === undefined) {
-        resolve(false);
-        return;
-      }
-      const change = recurrence.removing(engine, name);
-      commit(engine, [change], engine.durability(durability), () => resolve(true), reject);
+    return requested(this.engine, options, YES_OR_NO, (request) => {
+      return new Promise((resolve, reject) => {
+        const { engine } = this;
+        const { recurrence } = this.#state;
+        this.checkOpen();
+        checkScheduleName(name);
+        const durability = engine.durability(resolveCommitOptions(options).durability);
+        engine.flush();
+        if (recurrence.table.get(name) === undefined) {
+          resolve(false);
+          return;
+        }
+        const change = recurrence.removing(engine, name);
+        const identified = request?.tells(true);
+        commit(engine, [change], durability, () => resolve(true), reject, identified);
+      });
     });
   }
 
@@ -262,11 +317,14 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     return [...this.#state.cursors.byName.keys()].sort();
   }
 
-  async deleteCursor(name: string, options?: CommitOptions): Promise<boolean> {
-    const durability = this.engine.durability(resolveCommitOptions(options).durability);
-    this.checkOpen();
-    checkCursorName(name);
-    return await this.#state.cursors.delete(name, durability);
+  deleteCursor(name: string, options?: CommitOptions): Promise<boolean> {
+    return requested(this.engine, options, YES_OR_NO, async (request) => {
+      const durability = this.engine.durability(resolveCommitOptions(options).durability);
+      this.checkOpen();
+      checkCursorName(name);
+      const identified = request?.tells(true);
+      return await this.#state.cursors.delete(name, durability, identified);
+    });
   }
 
   async schedules(): Promise<ScheduleInfo[]> {
@@ -286,17 +344,20 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     }));
   }
 
-  async pause(options?: CommitOptions): Promise<void> {
-    await this.#configure((config) => Object.freeze({ ...config, paused: true }), options);
+  pause(options?: CommitOptions): Promise<void> {
+    return this.#configure(() => (config) => Object.freeze({ ...config, paused: true }), options);
   }
 
-  async resume(options?: CommitOptions): Promise<void> {
-    await this.#configure((config) => Object.freeze({ ...config, paused: false }), options);
+  resume(options?: CommitOptions): Promise<void> {
+    return this.#configure(() => (config) => Object.freeze({ ...config, paused: false }), options);
   }
 
-  async configure(settings: TaskSettings, options?: CommitOptions): Promise<void> {
-    const given = resolveTaskSettings(settings);
-    await this.#configure((config) => mergeTaskConfig(config, given), options);
+  configure(settings: TaskSettings, options?: CommitOptions): Promise<void> {
+    const read = () => {
+      const given = resolveTaskSettings(settings);
+      return (config: TaskConfig) => mergeTaskConfig(config, given);
+    };
+    return this.#configure(read, options);
   }
 
   async settings(): Promise<StoredTaskSettings> {
@@ -304,16 +365,23 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     return describeTaskConfig(this.#state.config);
   }
 
-  async purge(options?: CommitOptions): Promise<number> {
-    const durability = this.engine.durability(resolveCommitOptions(options).durability);
-    this.checkOpen();
-    return await purgeTasks(this.engine, this.#state, durability);
+  purge(options?: CommitOptions): Promise<number> {
+    return requested(this.engine, options, WHOLE_NUMBER, async (request) => {
+      const durability = this.engine.durability(resolveCommitOptions(options).durability);
+      this.checkOpen();
+      return await purgeTasks(this.engine, this.#state, durability, request);
+    });
   }
 
-  async #configure(change: (config: TaskConfig) => TaskConfig, options: CommitOptions | undefined): Promise<void> {
-    const durability = this.engine.durability(resolveCommitOptions(options).durability);
-    this.checkOpen();
-    await configureTasks(this.engine, this.#state, change, durability);
+  /** @param read checks what is asked for and returns the change */
+  #configure(read: () => (config: TaskConfig) => TaskConfig, options: CommitOptions | undefined): Promise<void> {
+    return requested(this.engine, options, NOTHING, async (request) => {
+      const change = read();
+      const durability = this.engine.durability(resolveCommitOptions(options).durability);
+      this.checkOpen();
+      const identified = request?.tells();
+      await configureTasks(this.engine, this.#state, change, durability, identified);
+    });
   }
 
   async stats(): Promise<TaskStats> {
@@ -325,14 +393,17 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
 
   override ack(task: TaskRef, options?: AckOptions): Promise<void> {
     if (options === undefined || !("result" in options)) return super.ack(task, options);
-    return new Promise((resolve, reject) => {
-      const { engine } = this;
-      const { durability, result } = resolveAckOptions(options);
-      this.checkOpen();
-      const change = this.#ackOf(task, result);
-      const stage = () => commit(engine, [change], engine.durability(durability), resolve, reject);
-      if (engine.stalled) park(engine, change.bulkBytes, [], stage, reject);
-      else stage();
+    return requested(this.engine, options, NOTHING, (request) => {
+      return new Promise((resolve, reject) => {
+        const { engine } = this;
+        const { durability: given, result } = resolveAckOptions(options);
+        this.checkOpen();
+        const change = this.#ackOf(task, result);
+        const identified = request?.tells();
+        const stage = () => commit(engine, [change], engine.durability(given), resolve, reject, identified);
+        if (engine.stalled) park(engine, change.bulkBytes, [], stage, reject);
+        else stage();
+      });
     });
   }
 
@@ -347,6 +418,17 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   }
 
   progress(ref: TaskRef, value: unknown, options?: CommitOptions): Promise<void> {
+    return requested(this.engine, options, NOTHING, (request) => {
+      return this.#progress(ref, value, options, request?.tells());
+    });
+  }
+
+  #progress(
+    ref: TaskRef,
+    value: unknown,
+    options: CommitOptions | undefined,
+    identified: IdentifiedCommit | undefined,
+  ): Promise<void> {
     return new Promise((resolve, reject) => {
       const { engine } = this;
       const { outcomes } = this.#state;
@@ -359,24 +441,25 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
         task.reserved = false;
       };
       try {
-        engine.begin(0, 0, SETTLE_BYTES_MAX + PROGRESS_BYTES_MAX, false);
+        engine.begin(0, 0, SETTLE_BYTES_MAX + PROGRESS_BYTES_MAX + requestBytes(identified), false);
       } catch (error) {
         release();
         throw error;
       }
       outcomes.stageProgress({ lane, offset }, json);
-      engine.add({
+      const operation = {
         durability: engine.durability(durability),
         apply: () => {
           release();
           outcomes.progressed({ lane, offset }, json);
         },
         settle: resolve,
-        fail: (error) => {
+        fail: (error: Error) => {
           release();
           reject(error);
         },
-      });
+      };
+      engine.add(operation, identified);
     });
   }
 
@@ -401,13 +484,17 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
 
   // ------------------------------------------------------------------------------------- as parts of a larger commit
 
-  override ackChange(engine: Engine, ref: TaskRef, options?: Omit<AckOptions, "durability">): Change {
+  override ackChange(engine: Engine, ref: TaskRef, options?: Omit<AckOptions, keyof CommitOptions>): Change {
     if (options === undefined || !("result" in options)) return super.ackChange(engine, ref, options);
     if (engine !== this.engine) throw foreignQueue(this.name);
     return this.#ackOf(ref, resolveAckOptions(options).result);
   }
 
-  enqueueChange(engine: Engine, input: Input<I>, options: Omit<EnqueueOptions, "durability"> | undefined): Change {
+  enqueueChange(
+    engine: Engine,
+    input: Input<I>,
+    options: Omit<EnqueueOptions, keyof CommitOptions> | undefined,
+  ): Change {
     if (engine !== this.engine) throw foreignQueue(this.name);
     const resolved = resolveTransactionEnqueueOptions(options);
     const parts = this.#input.read(input, resolved.key, resolved.headers);
@@ -450,22 +537,27 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
 
   // --------------------------------------------------------------------------------------------------------- private
 
-  #commitNew(
+  /** @param tell what the caller is told, of the tasks */
+  #commitNew<T>(
     records: readonly RecordParts[],
     priority: number,
     due: DueTerms | undefined,
     keys: readonly (string | undefined)[] | undefined,
     durability: Durability | undefined,
-    resolve: (tasks: Enqueued[]) => void,
+    tell: (tasks: Enqueued[]) => T,
+    resolve: (told: T) => void,
     reject: (error: Error) => void,
+    request: Request<T> | undefined,
   ): void {
     const { engine } = this;
     const tasks = new NewTasks(engine, this.#state, records, priority, due, keys, true);
+    const told = () => tell(this.#enqueued(tasks));
+    const identified = request?.answers(told, records.length);
     const stage = () => {
       this.checkOpen();
       const { isNew } = this.#state.openLane(this.consumer, priority);
       const mode = isNew ? "sync" : engine.durability(durability);
-      commit(engine, [tasks], mode, () => resolve(this.#enqueued(tasks)), reject);
+      commit(engine, [tasks], mode, () => resolve(told()), reject, identified);
     };
     this.#enter(records, tasks.bulkBytes, stage, reject);
   }
@@ -502,4 +594,12 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     if (atMs > wallMs + DELAY_MS_MAX) throw new VarveError("ERR_OPTION", "at must be within ten years from now");
     return atMs > wallMs;
   }
+}
+
+function firstOf(tasks: readonly Enqueued[]): Enqueued {
+  return tasks[0]!;
+}
+
+function allOf(tasks: Enqueued[]): Enqueued[] {
+  return tasks;
 }

@@ -169,6 +169,13 @@ export class Encoder {
     this.position += length;
   }
 
+  /** The characters as bytes, one each. */
+  latin1(value: string): void {
+    this.reserve(value.length);
+    this.buffer.write(value, this.position, "latin1");
+    this.position += value.length;
+  }
+
   view(): Buffer {
     return this.buffer.subarray(0, this.position);
   }

@@ -386,7 +386,8 @@ export class StreamReader {
         const read = await held.file.read(buffer, 0, Math.min(buffer.length, end - position), position);
         let at = 0;
         while (at + BATCH_HEADER_BYTES <= read) {
-          const header = readBatchHeader(buffer, at, read);
+          // Passing over what is damaged must be cheap: that looks at every eighth byte.
+          const header = batchStreamId(buffer, at) === this.#stream.id ? readBatchHeader(buffer, at, read) : undefined;
           const known = header !== undefined && plausible(header, this.#stream.id, offset, run.next);
           if (known && (at + header.bytes > read || batchIsIntact(buffer, at, header.bytes))) {
             index.note(header.baseOffset, position + at, header.timestamp);

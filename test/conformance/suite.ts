@@ -26,6 +26,7 @@ import { paceConformance } from "./pace.js";
 import { priorityConformance } from "./priorities.js";
 import { queueConformance } from "./queues.js";
 import { releaseConformance } from "./releases.js";
+import { requestConformance } from "./requests.js";
 import { resultConformance } from "./results.js";
 import { retentionConformance } from "./retention.js";
 import { retryConformance } from "./retries.js";
@@ -132,6 +133,7 @@ export function defineConformance(name: string, implementation: Implementation):
     taskStatsConformance(check);
     workConformance(check);
     transactionConformance(check);
+    requestConformance(check);
     codecConformance(check);
     queueConformance(check);
     adminConformance(check);

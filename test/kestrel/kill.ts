@@ -31,9 +31,18 @@ export interface KillResult {
   readonly open: number;
 }
 
-/** Kills a daemon in so many rounds. @throws Error when what it holds then is not what its clients were told */
-export async function killDaemons(directory: string, rounds: number, random: Seeded): Promise<KillResult> {
-  return await new Kills(directory, random).run(rounds);
+/**
+ * Kills a daemon in so many rounds.
+ * @param isTimeUp whether to end with the next one
+ * @throws Error when what it holds then is not what its clients were told
+ */
+export async function killDaemons(
+  directory: string,
+  rounds: number,
+  random: Seeded,
+  isTimeUp = () => false,
+): Promise<KillResult> {
+  return await new Kills(directory, random).run(rounds, isTimeUp);
 }
 
 export async function startDaemon(directory: string, options: readonly string[]): Promise<[Running, number]> {
@@ -77,10 +86,11 @@ class Kills {
     }
   }
 
-  async run(rounds: number): Promise<KillResult> {
-    for (let round = 0; round < rounds; round++) {
+  async run(rounds: number, isTimeUp: () => boolean): Promise<KillResult> {
+    for (let round = 0, isLast = false; !isLast; round++) {
+      isLast = round === rounds - 1 || isTimeUp();
       try {
-        await this.#round(round === rounds - 1 || this.#random.chance(JUDGED));
+        await this.#round(isLast || this.#random.chance(JUDGED));
       } catch (error) {
         throw new Error(`round ${round}: ${error instanceof Error ? error.message : error}`, { cause: error });
       }

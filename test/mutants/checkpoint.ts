@@ -51,6 +51,14 @@ export const checkpointMutants: readonly Mutant[] = [
     killer: directed("no snapshot asks"),
   },
   {
+    name: "an open that failed leaves its checkpoint to be tried again",
+    file: "src/engine/recovery.ts",
+    search: "    await checkpointer?.stop();\n",
+    replacement: "",
+    breaks: "one writer at a time",
+    killer: testFile("test/sim/full-disk.test.ts", "what an open that failed"),
+  },
+  {
     name: "a failed sync of a segment is passed over",
     file: writer,
     search: "  try {\n    await sync;\n  } catch (cause) {",
@@ -128,8 +136,9 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "the snapshot is of now, not of the border between two log files",
     file: checkpoint,
-    search: "    const sections = engine.catalog.sections(captured.queues, captured.deleted);",
-    replacement: "    const sections = engine.catalog.sections(engine.catalog.capture(), captured.deleted);",
+    search: "    const sections = engine.catalog.sections(captured.queues, captured.deleted, captured.requests);",
+    replacement:
+      "    const sections = engine.catalog.sections(engine.catalog.capture(), captured.deleted, captured.requests);",
     breaks: "a snapshot and the log behind it make one history",
     killer: simulator,
   },

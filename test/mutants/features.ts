@@ -98,7 +98,7 @@ export const featureMutants: readonly Mutant[] = [
     search: "    task.progress = json;",
     replacement: "    void json;",
     breaks: "how far a task is is told to whoever asks",
-    killer: testFile("test/conformance/embedded.test.ts", "progress"),
+    killer: testFile("test/conformance/embedded-sync.test.ts", "from its enqueue to its end"),
   },
   {
     name: "leases do not count for the concurrency of a queue",
@@ -132,7 +132,7 @@ export const featureMutants: readonly Mutant[] = [
       "    const active = [...line.holders].filter(({ phase }) => phase !== TaskPhase.Waiting).length;\n" +
       "    return active + line.comingOut + line.comingBlocked < this.#rules().concurrencyPerKey;",
     breaks: "the order of a key survives retries",
-    killer: simulator,
+    killer: testFile("test/conformance/embedded-sync.test.ts", "stays ahead of its key"),
   },
   {
     name: "the parts of a transaction are commits of their own",

@@ -16,8 +16,8 @@ export const groupMutants: readonly Mutant[] = [
   {
     name: "a group's commit is not logged",
     file: member,
-    search: "      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);\n      this.#stage(LogOp.Commit, position);",
-    replacement: "      engine.begin(0, 0, LOG_OP_BYTES_MAX, true);",
+    search: "        this.#stage(LogOp.Commit, position);\n",
+    replacement: "",
     breaks: "the position of a group is durable",
     killer: simulator,
   },

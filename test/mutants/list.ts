@@ -6,6 +6,7 @@ import { logMutants } from "./log.js";
 import type { Mutant } from "./mutant.js";
 import { queueMutants } from "./queues.js";
 import { readMutants } from "./read.js";
+import { requestMutants } from "./requests.js";
 import { taskMutants } from "./tasks.js";
 
 export const mutants: readonly Mutant[] = [
@@ -16,5 +17,6 @@ export const mutants: readonly Mutant[] = [
   ...taskMutants,
   ...groupMutants,
   ...queueMutants,
+  ...requestMutants,
   ...featureMutants,
 ];

@@ -78,7 +78,7 @@ export const queueMutants: readonly Mutant[] = [
     search: "      if (task.offset < offset && task.phase !== TaskPhase.Leased) this.finish(task);",
     replacement: "      if (task.offset < offset && task.phase === TaskPhase.Waiting) this.finish(task);",
     breaks: "a purge leaves nothing that waits",
-    killer: testFile("test/conformance/embedded.test.ts", "purge"),
+    killer: testFile("test/conformance/embedded-sync.test.ts", "purge"),
   },
   {
     name: "a deleted queue is not gone from the log",

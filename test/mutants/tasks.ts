@@ -18,9 +18,9 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "delivered before it is logged",
     file: delivery,
-    search: "    engine.add(new Handover(consumer, tasks, met, receiver, durability));",
+    search: "    engine.add(new Handover(consumer, tasks, met, receiver, durability), request);",
     replacement:
-      "    const handover = new Handover(consumer, tasks, met, receiver, durability);\n    handover.settle();\n    engine.add(handover);",
+      "    const handover = new Handover(consumer, tasks, met, receiver, durability);\n    handover.settle();\n    engine.add(handover, request);",
     breaks: "an attempt is logged before it is delivered",
     killer: simulator,
   },
@@ -272,6 +272,6 @@ export const taskMutants: readonly Mutant[] = [
     search: "    for (const change of changes.slice(0, reserved)) change.release();",
     replacement: "",
     breaks: "what is refused has no effect",
-    killer: testFile("test/conformance/embedded.test.ts", "one refused operation refuses all"),
+    killer: testFile("test/conformance/embedded-sync.test.ts", "one refused operation refuses all"),
   },
 ];

@@ -4,6 +4,7 @@ import {
   isVarveError,
   type LogQueue,
   type MessageQueue,
+  type RequestIdentity,
   type SharedGroup,
   type TaskQueue,
   type TaskSource,
@@ -35,6 +36,15 @@ export interface Held {
   readonly token: string;
 }
 
+/** A call with a name, by which it can be made again. */
+export interface NamedCall<T> {
+  readonly commit: Commit;
+  /** Makes it, in whatever life; undefined when its queue cannot be had. */
+  make(clients: Clients): Promise<{ readonly answer: Promise<T> } | undefined>;
+  /** Notes what it was answered. */
+  told(value: T): void;
+}
+
 export interface LogHandle {
   readonly log: LogQueue;
   readonly name: string;
@@ -59,6 +69,8 @@ const GRACE_MS = 86_400_000;
 const RESULT_TTL_MS = 3_600_000;
 const HELD_MAX = 40;
 const STALE_MAX = 20;
+/** Calls that were answered and are made again in the next life, at most. */
+const KEPT_MAX = 8;
 
 export class Clients {
   readonly machine: Machine;
@@ -69,13 +81,22 @@ export class Clients {
   readonly tails: AbortController[] = [];
   held: Held[] = [];
   readonly stale: Held[];
+  readonly #lost: NamedCall<unknown>[];
+  /** Calls with names that are not answered for good yet. */
+  readonly #named = new Set<NamedCall<unknown>>();
+  /** Those of them that were answered. */
+  readonly #kept: NamedCall<unknown>[] = [];
   /** Calls that are not answered yet. */
   pending = 0;
 
-  /** @param stale tokens from earlier lives */
-  constructor(machine: Machine, stale: Held[]) {
+  /**
+   * @param stale tokens from earlier lives
+   * @param lost calls of earlier lives whose answers were lost
+   */
+  constructor(machine: Machine, stale: Held[], lost: NamedCall<unknown>[]) {
     this.machine = machine;
     this.stale = stale;
+    this.#lost = lost;
   }
 
   get model(): Model {
@@ -97,6 +118,7 @@ export class Clients {
   /** The process has ended. */
   end(): void {
     this.discard(this.held.slice(-4));
+    this.#lost.push(...this.#named);
   }
 
   discard(held: readonly Held[]): void {
@@ -195,6 +217,90 @@ export class Clients {
         otherwise?.(error);
       },
     );
+  }
+
+  /** The name of a call, in a plan in which they have some. */
+  nameOf({ number }: Commit): { readonly request?: RequestIdentity } {
+    const { plan } = this.machine;
+    if (plan.repeats !== true) return {};
+    const producer = Buffer.alloc(16, `producer ${plan.seed}`);
+    // Numbers are given to other things as well; what is not named here will not be repeated.
+    const open = [...this.#named, ...this.#lost].map(({ commit }) => commit.number);
+    const settled = number % 2 === 0 ? Math.min(number, ...open) - 1 : 0;
+    return { request: { producer, sequence: number, settled } };
+  }
+
+  /** As `track`, of a call that was made with its name. One that was answered is made again now and then. */
+  trackNamed<T>(call: NamedCall<T>, answer: Promise<T>): void {
+    const { commit } = call;
+    this.#named.add(call);
+    const done = (value: T) => {
+      call.told(value);
+      if (commit.number % 3 === 0) void this.#repeat(call, value);
+      else if (commit.number % 3 === 1) this.#keep(call);
+      else this.#named.delete(call);
+    };
+    this.track(commit, answer, done, () => {
+      if (commit.outcome !== "unknown") this.#named.delete(call);
+    });
+  }
+
+  /** As if its answer was lost on the way: it will be made again in the next life. */
+  #keep(call: NamedCall<unknown>): void {
+    this.#kept.push(call);
+    if (this.#kept.length > KEPT_MAX) this.#named.delete(this.#kept.shift()!);
+  }
+
+  /** Makes a call again that was answered: it must be answered the same. */
+  async #repeat<T>(call: NamedCall<T>, value: T): Promise<void> {
+    const { commit } = call;
+    const again = await call.make(this).catch(() => undefined);
+    if (again === undefined) return;
+    this.#watchRepeat(call, again.answer, (told) => {
+      if (JSON.stringify(told) === JSON.stringify(value)) return;
+      this.model.violate(`${commit.label} ${commit.number} was answered ${value}, and ${told} when it was made again`);
+    });
+  }
+
+  /** Of a call that has been carried out: it is not refused now. */
+  #watchRepeat<T>(call: NamedCall<T>, answer: Promise<T>, then: (value: T) => void): void {
+    const { label, number } = call.commit;
+    const refused = (error: unknown) => {
+      this.#named.delete(call);
+      if (isVarveError(error, "ERR_CLOSED") || this.machine.disk.faulted.length > 0) return;
+      this.model.violate(`${label} ${number} was carried out, and when it was made again: ${describeError(error)}`);
+    };
+    this.watch(`${label} ${number}, again`, answer, then, refused);
+    answer.then(
+      () => this.#named.delete(call),
+      () => {},
+    );
+  }
+
+  /** Makes calls of earlier lives again whose answers were lost: whether or not they were carried out, now they are, once. */
+  async repeatLost(): Promise<void> {
+    for (const call of this.#lost.splice(0)) {
+      const { commit } = call;
+      // There is no telling, or nothing left to tell it by.
+      if (commit.outcome === "unknown" || commit.items.some(({ deleted }) => deleted)) continue;
+      const made = await call.make(this).catch(() => undefined);
+      if (made === undefined) continue;
+      this.note(`${commit.label} ${commit.number}, again: it was ${commit.outcome}`);
+      this.#named.add(call);
+      if (commit.acked) {
+        this.#watchRepeat(call, made.answer, (value) => call.told(value));
+        continue;
+      }
+      commit.outcome = "pending";
+      // What was seen of it, and has been done with it, is lost.
+      for (const item of commit.items) {
+        Object.assign(item, { id: undefined, offset: undefined, place: undefined });
+        item.acks.length = 0;
+        item.purges.length = 0;
+      }
+      this.trackNamed(call, made.answer);
+    }
+    await this.machine.clock.run(() => this.pending === 0 || this.halted, 1000);
   }
 
   /** Notes how a call that changes nothing is answered. */

@@ -10,7 +10,7 @@ export function copyOf<T extends object>(root: T): T {
     if (typeof value !== "object" || value === null) return value;
     const known = copies.get(value);
     if (known !== undefined) return known;
-    const twin = emptyLike(value);
+    const twin = shellOf(value);
     copies.set(value, twin);
     left.push(value);
     return twin;
@@ -21,13 +21,24 @@ export function copyOf<T extends object>(root: T): T {
     if (source instanceof Map)
       for (const [key, value] of source) (twin as Map<unknown, unknown>).set(copy(key), copy(value));
     else if (source instanceof Set) for (const value of source) (twin as Set<unknown>).add(copy(value));
-    else for (const key of Object.keys(source)) Reflect.set(twin, key, copy(Reflect.get(source, key)));
+    else if (Array.isArray(source)) for (const value of source) (twin as unknown[]).push(copy(value));
+    else {
+      // Most of what they hold are numbers and texts, which are there already.
+      const values = twin as Record<string, unknown>;
+      for (const key in values) {
+        const value = values[key];
+        if (typeof value === "object" && value !== null) values[key] = copy(value);
+      }
+    }
   }
   return result;
 }
 
-function emptyLike(value: object): object {
+/** A shell that is still to be filled; of an object, one that holds what the object holds. */
+function shellOf(value: object): object {
   if (value instanceof Map) return new Map();
   if (value instanceof Set) return new Set();
-  return Array.isArray(value) ? [] : (Object.create(Object.getPrototypeOf(value)) as object);
+  if (Array.isArray(value)) return [];
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === Object.prototype ? { ...value } : Object.assign(Object.create(prototype), value);
 }

@@ -2,10 +2,12 @@
 
 import { drawPlan, EVERY_END, type Fault, type Plan, type Round } from "./plan.js";
 import { SimRandom } from "./sim-random.js";
-import { type Report, simulate } from "./simulator.js";
+import { type Report, Simulator, simulate } from "./simulator.js";
 
 export interface Sweep {
   readonly runs: number;
+  /** Runs whose first life left what that of another had left: they were not gone on with. */
+  readonly known: number;
   readonly failures: readonly { readonly plan: Plan; readonly report: Report }[];
 }
 
@@ -36,11 +38,12 @@ export function smallPlan(seed: number, steps: number): Plan {
 
 /**
  * Ends the process at every disk call of the first round, from opening to closing, in every way. Each recovery is itself
- * ended at one of its calls, drawn anew.
+ * ended at one of its calls, drawn anew. What several ends leave alike is recovered once.
  * @param stride looks only at every so many calls
  */
 export async function endAtEveryCall(plan: Plan, stride = 1): Promise<Sweep> {
   const random = new SimRandom(plan.seed);
+  const known = new Set<string>();
   const [first, second] = plan.rounds as [Round, Round];
   return await sweep(stride, async (call) => {
     const reports: [Plan, Report, boolean][] = [];
@@ -48,7 +51,10 @@ export async function endAtEveryCall(plan: Plan, stride = 1): Promise<Sweep> {
       const again: Round = { ...second, haltAtCall: random.between(1, 50), end: random.pick(EVERY_END) };
       const rounds = [{ ...first, haltAtCall: call, haltWritten: random.pick([0, 512, 100_000]), end }, again, second];
       const trial = { ...plan, rounds };
-      const report = await simulate(trial, undefined, false);
+      const simulator = new Simulator(trial, undefined);
+      simulator.otherEnds = 0;
+      simulator.known = known;
+      const report = await simulator.run();
       reports.push([trial, report, report.halted[0]!]);
     }
     return reports;
@@ -62,7 +68,7 @@ export async function failEveryCall(plan: Plan, faults: readonly Omit<Fault, "ca
     const reports: [Plan, Report, boolean][] = [];
     for (const fault of faults) {
       const trial = { ...plan, rounds: [{ ...first, faults: [{ ...fault, call }] }, second] };
-      const report = await simulate(trial, undefined, false);
+      const report = await simulate(trial, undefined, 0);
       reports.push([trial, report, report.faults > 0]);
     }
     return reports;
@@ -75,12 +81,14 @@ async function sweep(
 ): Promise<Sweep> {
   const failures: { plan: Plan; report: Report }[] = [];
   let runs = 0;
+  let known = 0;
   // A call that cannot fail (a close) ends nothing; several in a row that were not met are past the end.
   for (let call = 1, missed = 0; missed < 5 && failures.length < FAILURES_MAX; call += stride) {
     const trials = await at(call);
     runs += trials.length;
+    known += trials.filter(([, report]) => report.halted.length === 1).length;
     missed = trials.some(([, , met]) => met) ? 0 : missed + 1;
     for (const [plan, report] of trials) if (report.violations.length > 0) failures.push({ plan, report });
   }
-  return { runs, failures };
+  return { runs, known, failures };
 }

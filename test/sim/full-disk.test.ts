@@ -218,3 +218,28 @@ void test("opens though a write had failed before and others take what is given 
   const last = await queues(next, await next.open(TINY));
   assert.deepEqual(await next.settle(allOf(last.log)), found);
 });
+
+void test("what an open that failed on a full disk was to try again is not tried after another one", async () => {
+  const { machine, records } = await filled(9, TINY, 300_000, 1000);
+  const mq = await machine.open(TINY);
+  const { log } = await queues(machine, mq);
+  machine.disk.onCall = (kind, path, call) => {
+    if (kind === "sync" && path.endsWith(".wal")) machine.disk.failAt(call, { errno: "EIO", pages: "kept" });
+  };
+  assert.equal(await machine.settle(codeOf(log.append("late"))), "ERR_OUTCOME_UNKNOWN");
+  let next = machine.kill();
+  // Nothing that is written in the thread pool finds room: neither a checkpoint, nor the log once more.
+  next.disk.onCall = (kind, _path, call) => {
+    if (kind === "write") next.disk.failAt(call, { errno: "ENOSPC" });
+  };
+  assert.equal(await codeOf(next.open(TINY)), "ERR_DISK_FULL");
+  next.disk.onCall = undefined;
+  const again = await queues(next, await next.open(TINY));
+  await next.pass(RETRY_MS);
+  await next.settle(again.log.append("more"));
+  next = next.cutPower("none");
+  const last = await queues(next, await next.open(TINY));
+  const found = await next.settle(allOf(last.log));
+  assert.deepEqual(found.slice(0, records.length), records);
+  assert.equal(found.at(-1), "more");
+});

@@ -1,5 +1,6 @@
 /** What clients do with logs. */
 
+import type { LogQueue } from "../../src/index.js";
 import type { Clients } from "./clients.js";
 import { payloadOf } from "./payload.js";
 import type { Step, StepKind } from "./plan.js";
@@ -29,7 +30,7 @@ async function append(clients: Clients, step: Step): Promise<void> {
   const { kind, count, pick } = step;
   const handle = await clients.log(step);
   if (handle === undefined) return;
-  const { log, name, model } = handle;
+  const { log, name, model, rules } = handle;
   const commit = clients.begin(kind, step);
   const sent = clients.sizes(kind === "append" ? 1 : count, step).map((bytes, index) => {
     const key = pick % 3 === 0 ? undefined : `k${(pick + index) % KEYS}`;
@@ -37,14 +38,34 @@ async function append(clients: Clients, step: Step): Promise<void> {
     return { item, message: { payload: payloadOf(item.number, bytes), key, headers: { pick: `${pick}` } } };
   });
   const messages = sent.map(({ message }) => message);
-  const run =
-    kind === "append"
-      ? log.append(messages[0]!, options(step)).then((at) => [at])
-      : log.appendBatch(messages, options(step));
-  clients.track(commit, run, (offsets) => {
+  // Of records with the same key, the last one stays: which that is, calls that are made again would decide anew.
+  const named = rules.compaction === undefined ? clients.nameOf(commit) : {};
+  const all = { ...options(step), ...named };
+  const make = (to: LogQueue) =>
+    kind === "append" ? to.append(messages[0]!, all).then((at) => [at]) : to.appendBatch(messages, all);
+  const told = (offsets: number[]) => {
     clients.note(`${name}: messages from ${sent[0]!.item.number} on got ${offsets}`);
-    for (const [index, { item }] of sent.entries()) model.placed(item, offsets[index]!);
-  });
+    for (const [index, { item }] of sent.entries()) {
+      const offset = offsets[index]!;
+      if (item.offset !== undefined && item.offset !== offset) {
+        clients.model.violate(`${name}: message ${item.number} stands at ${item.offset}, and was given ${offset}`);
+      }
+      model.placed(item, offset);
+    }
+  };
+  if (named.request === undefined) {
+    clients.track(commit, make(log), told);
+    return;
+  }
+  const call = {
+    commit,
+    told,
+    make: async (by: Clients) => {
+      const again = await by.log(step);
+      return again && { answer: make(again.log) };
+    },
+  };
+  clients.trackNamed(call, make(log));
 }
 
 async function remove(clients: Clients, step: Step): Promise<void> {

@@ -303,6 +303,8 @@ export class TaskModel {
     const again =
       settling.length === 1 && only!.label === "nack" && only!.acked && only!.answeredNumber < delivery.number;
     if (!again || other.expiry !== undefined || this.dropsOldest) return false;
+    // One that was given another time has left its place in the order.
+    if ((other.rescheduling?.answeredNumber ?? 0) > only!.number) return false;
     return fact.attempt < Math.min(this.maxAttempts, other.maxAttempts);
   }
 

@@ -42,6 +42,8 @@ export class Model {
   nowMs = 0;
   private commits: Commit[] = [];
   private number = 0;
+  /** The disk has lied: the last commits may be lost, deletions among them. */
+  private suspicious = false;
   /** Groups that may have been made, or deleted, by calls that are not answered. */
   private readonly beingMade = new Map<string, GroupModel | TaskModel>();
   private readonly beingDeleted = new Set<string>();
@@ -193,7 +195,8 @@ export class Model {
     }
     if (item.queue !== queue) this.violate(`${queue}: message ${number} at ${where} was sent to ${item.queue}`);
     if (!item.commit.possible) this.violate(`${queue}: message ${number} at ${where} was refused`);
-    if (item.deleted) this.violate(`${queue}: message ${number} at ${where} is one of a queue that was deleted`);
+    if (item.deleted && !this.suspicious)
+      this.violate(`${queue}: message ${number} at ${where} is one of a queue that was deleted`);
     return item;
   }
 
@@ -237,6 +240,7 @@ export class Model {
 
   /** A queue on a disk that lied: every message is one that was sent there, stands once, and where it was shown. */
   suspected(queue: SeenLog | SeenTasks): void {
+    this.suspicious = true;
     const found = new Set<Item>();
     const see = (where: string | number, number: number | undefined) => {
       const source = this.sources.get(queue.name);
@@ -250,7 +254,10 @@ export class Model {
     if ("records" in queue) {
       for (const { offset, item } of queue.records) {
         see(offset, item);
-        this.show(queue.name, this.log(queue.name).shown, offset, item ?? 0);
+        // A deletion that was lost leaves what had those offsets before.
+        if (this.items.get(item ?? 0)?.deleted !== true) {
+          this.show(queue.name, this.log(queue.name).shown, offset, item ?? 0);
+        }
       }
     } else {
       for (const { place, item } of queue.live) see(place, item);

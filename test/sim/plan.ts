@@ -193,6 +193,8 @@ export interface Plan {
   readonly logs: readonly LogRules[];
   readonly groups: readonly GroupRules[];
   readonly tasks: readonly TaskRules[];
+  /** Calls have names, and are made again: some that were answered, and those whose answer was lost. */
+  readonly repeats?: boolean;
   readonly rounds: readonly Round[];
 }
 
@@ -234,6 +236,8 @@ function drawFirst(seed: number, limits: PlanLimits): Plan {
     logs,
     tasks,
     groups,
+    // Drawn apart, so that other seeds go on meaning what they meant.
+    repeats: new SimRandom(seed ^ 0x9e9).chance(0.25),
     rounds,
   };
   // What has been added since comes last, so that seeds go on meaning what they meant, as far as that can be.

@@ -13,6 +13,8 @@ export interface Job {
   readonly plan?: Plan;
   /** Runs it twice, and compares. */
   readonly twice?: boolean;
+  /** The share of lives that are recovered from a second end as well; all of them when not given. */
+  readonly otherEnds?: number;
 }
 
 /** A small workload of which every call is tried, or every byte of what it leaves. */
@@ -39,10 +41,11 @@ export async function runJob({
   limits = {},
   plan = drawPlan(seed, limits),
   twice = false,
+  otherEnds,
 }: Job): Promise<Report> {
-  const report = await simulate(plan);
+  const report = await simulate(plan, undefined, otherEnds);
   if (!twice) return report;
-  const again = await simulate(plan);
+  const again = await simulate(plan, undefined, otherEnds);
   if (again.hash === report.hash) return report;
   const violations = [...report.violations, `two runs of one seed differ: ${report.hash} and ${again.hash}`];
   return { ...report, violations };

@@ -1,3 +1,5 @@
+import type { Hash } from "node:crypto";
+
 /** What a disk writes in one piece: a power cut leaves such a sector old or new, never half of each. */
 export const SECTOR_BYTES = 512;
 
@@ -73,6 +75,13 @@ export class SimContent {
       done += part;
     }
     return count;
+  }
+
+  /** Size and bytes. */
+  addTo(hash: Hash): void {
+    hash.update(`${this.size}`);
+    for (const [index, page] of this.#pages.entries())
+      if (page !== undefined) hash.update(`${index}`).update(page.bytes);
   }
 
   toBuffer(): Buffer {

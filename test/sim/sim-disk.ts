@@ -6,6 +6,7 @@
  *
  * Every call has a number, counted from 1. Faults, and the end of the process, are scheduled by that number.
  */
+import { createHash } from "node:crypto";
 import type { Disk, DiskFile } from "../../src/storage/disk.js";
 import type { SimClock } from "./sim-clock.js";
 import { frozen, SECTOR_BYTES, SimContent } from "./sim-content.js";
@@ -172,6 +173,22 @@ export class SimDisk implements Disk {
       if (node instanceof SimInode) paths.push(path);
     });
     return paths;
+  }
+
+  /** Equal for disks on which the same files hold the same bytes, and have the same to lose in a power cut. */
+  fingerprint(): string {
+    const hash = createHash("sha1");
+    walk(this.#root, "", (path, node) => {
+      hash.update(`${path} `);
+      if (node instanceof SimInode) {
+        node.cache.addTo(hash);
+        for (const change of node.pending) {
+          if (change.kind === "size") hash.update(`size ${change.size}`);
+          else hash.update(`${change.position}`).update(change.bytes);
+        }
+      } else hash.update([...node.platter.keys()].join());
+    });
+    return hash.update(`${this.#names.length}`).digest("base64");
   }
 
   get usedBytes(): number {

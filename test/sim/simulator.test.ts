@@ -16,7 +16,7 @@ import { runJob } from "./run.js";
 import { simulate } from "./simulator.js";
 
 const FIRST_SEED = 0x7a72;
-const SEEDS = scaled(60);
+const SEEDS = scaled(25);
 /** Seeds within which a broken engine must be found out. */
 const SEEDS_TO_CONVICT = 40;
 

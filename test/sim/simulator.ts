@@ -11,7 +11,16 @@ import { type OpenedDirectory, openDirectory } from "../../src/engine/recovery.j
 import { isVarveError, type MessageQueue, type OpenOptions } from "../../src/index.js";
 import { kinds } from "../../src/queues/kinds.js";
 import { EmbeddedMessageQueue } from "../../src/queues/message-queue.js";
-import { Clients, describeError, type Held, isExpected, type SourceHandle, settled } from "./clients.js";
+import { FAILED_MARK } from "../../src/storage/wal.js";
+import {
+  Clients,
+  describeError,
+  type Held,
+  isExpected,
+  type NamedCall,
+  type SourceHandle,
+  settled,
+} from "./clients.js";
 import type { Ending } from "./commit.js";
 import { GENERAL_STEPS } from "./general-steps.js";
 import { GROUP_STEPS, groupName, joinShared } from "./group-steps.js";
@@ -47,6 +56,7 @@ const PERFORM: Record<StepKind, Perform> = {
   ...SPREAD_STEPS,
 };
 const DIRECTORY = "/data";
+const FAILED_PATH = `${DIRECTORY}/wal/${FAILED_MARK}`;
 /** Time that a sync may take, on a simulated disk that has its slow moments. */
 const SYNC_MS_MAX = 1000;
 
@@ -79,8 +89,8 @@ interface Ended {
 /** Thrown to end a run at the first violation: what comes after means little. */
 class Violated extends Error {}
 
-/** @param otherEnds whether each life is recovered from a second end as well */
-export async function simulate(plan: Plan, trace?: (line: string) => void, otherEnds = true): Promise<Report> {
+/** @param otherEnds the share of lives that are recovered from a second end as well; which, the seed decides */
+export async function simulate(plan: Plan, trace?: (line: string) => void, otherEnds = 1): Promise<Report> {
   const simulator = new Simulator(plan, trace);
   simulator.otherEnds = otherEnds;
   return await simulator.run();
@@ -92,12 +102,20 @@ export class Simulator {
   readonly #trace: ((line: string) => void) | undefined;
   #random: SimRandom;
   readonly #branchRandom: SimRandom;
+  readonly #shareRandom: SimRandom;
   #model: Model;
   #witness = new Witness();
   clock: SimClock;
   disk: SimDisk;
-  otherEnds = true;
+  otherEnds = 1;
+  /**
+   * What first lives have left so far, for runs that differ in nothing but how the first one ends. A run whose first life
+   * leaves what another has left is over with it.
+   */
+  known: Set<string> | undefined;
   #hash = 0x811c9dc5;
+  /** The same without the disk calls: what was done, and what clients were told. */
+  #told = 0x811c9dc5;
   #cycles = 0;
   readonly #halted: boolean[] = [];
   #faults = 0;
@@ -110,6 +128,8 @@ export class Simulator {
   #clients: Clients | undefined;
   /** Tokens from earlier lives. */
   readonly #stale: Held[] = [];
+  /** Calls of earlier lives whose answers were lost. */
+  readonly #lost: NamedCall<unknown>[] = [];
   /** How the lives ended since the model was last compared. */
   #ending: Ended | undefined;
   /** The directory was closed in order. */
@@ -118,6 +138,8 @@ export class Simulator {
   #halt: { readonly on: Aim; left: number; readonly written: number } | undefined;
   /** Faults on calls of one kind, and how many of those are still to come. */
   #aimed: { readonly fault: Fault; left: number }[] = [];
+  /** The log has failed, and that is about to be noted, or could not be. */
+  #marking = false;
   /** Writes until the one that goes astray, and whether that has come. */
   #writesLeft = 0;
   #astray: Astray | undefined;
@@ -129,6 +151,7 @@ export class Simulator {
   constructor(plan: Plan, trace: ((line: string) => void) | undefined, origin?: Simulator) {
     this.#plan = plan;
     this.#trace = trace;
+    this.#shareRandom = new SimRandom(plan.seed ^ 0x5a4e);
     if (origin !== undefined) {
       this.#options = origin.#options;
       this.#branchRandom = origin.#branchRandom.fork();
@@ -151,15 +174,20 @@ export class Simulator {
   /** @param liveness false leaves the machine as the last round did */
   async run(liveness = true): Promise<Report> {
     const violations: string[] = [];
+    let over = false;
     try {
       for (const [index, round] of this.#plan.rounds.entries()) {
-        this.#note(`-- round ${index}, ends with ${round.close ? "close, " : ""}${round.end}`);
+        this.#say(`-- round ${index}, ends with ${round.close ? "close, " : ""}${round.end}`);
         this.#astray = round.astray;
         await this.#round(round);
         if (this.#astrayMet) break;
+        if (index === 0 && this.#isKnown()) {
+          over = true;
+          break;
+        }
       }
       if (this.#astrayMet) await this.#suspect();
-      else if (liveness) await this.#liveness();
+      else if (liveness && !over) await this.#liveness();
     } catch (error) {
       if (!(error instanceof Violated))
         violations.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
@@ -179,6 +207,15 @@ export class Simulator {
     };
   }
 
+  #isKnown(): boolean {
+    if (this.known === undefined) return false;
+    const ending = this.#ending!;
+    const left = `${ending.kind} ${ending.faulty} ${this.#told} ${this.disk.fingerprint()}`;
+    if (this.known.has(left)) return true;
+    this.known.add(left);
+    return false;
+  }
+
   // ------------------------------------------------------------------------------------------------------------- life
 
   async #round(round: Round): Promise<void> {
@@ -189,6 +226,7 @@ export class Simulator {
       await this.#audit();
       if (round.fromOpen) this.#schedule(round);
       this.#writesLeft = round.astray?.write ?? 0;
+      await this.#clients!.repeatLost();
       for (const step of round.steps) {
         if (disk.halted) break;
         await this.#step(step);
@@ -232,7 +270,7 @@ export class Simulator {
           this.#model.violate(`open failed with ${describeError(error)}`);
         }
         // A file system whose journal has failed serves no one before the machine has started anew.
-        if (this.#journalFailed) return false;
+        if (this.#mustStartAnew) return false;
         const excused = this.disk.faulted.length > faults || full;
         if (!excused || attempt > 1) throw new Error(`the directory does not open: ${describeError(error)}`);
         this.#soften();
@@ -240,8 +278,12 @@ export class Simulator {
     }
   }
 
-  get #journalFailed(): boolean {
-    return this.disk.faulted.includes("syncDirectory");
+  /**
+   * The next process is one of a machine that has started anew: the journal of the file system has failed; or the log has, and
+   * the process ended before it could note that, which is all that tells of pages that the system gave up.
+   */
+  get #mustStartAnew(): boolean {
+    return this.disk.faulted.includes("syncDirectory") || this.#marking;
   }
 
   /** The disk is well again. */
@@ -270,7 +312,7 @@ export class Simulator {
     this.#mq = mq;
     const note = (line: string) => this.#note(line);
     const machine = { plan: this.#plan, model: this.#model, clock: this.clock, disk: this.disk, mq, note };
-    this.#clients = new Clients(machine, this.#stale);
+    this.#clients = new Clients(machine, this.#stale, this.#lost);
     return engine;
   }
 
@@ -292,7 +334,7 @@ export class Simulator {
 
   /** Ends the process, and starts the next machine. */
   async #end({ end: wanted, holes, downMs }: Round): Promise<void> {
-    const end = wanted === "kill" && this.#journalFailed ? "random" : wanted;
+    const end = wanted === "kill" && this.#mustStartAnew ? "random" : wanted;
     const lastMs = this.clock.elapsedMs();
     const other = this.#drawOtherEnd(end);
     const otherEnding = other && this.#endingWith(other);
@@ -359,9 +401,13 @@ export class Simulator {
 
   /** Another way in which this life might have ended, which is tried as well; what comes after it is not. */
   #drawOtherEnd(end: End): End | undefined {
-    if (!this.otherEnds || this.#astrayMet) return undefined;
-    const ends = EVERY_END.filter((each) => each !== end && (each !== "kill" || !this.#journalFailed));
-    return this.#branchRandom.pick(ends);
+    if (this.#astrayMet) return undefined;
+    const ends = EVERY_END.filter((each) => each !== end && (each !== "kill" || !this.#mustStartAnew));
+    const other = this.#branchRandom.pick(ends);
+    if (this.#shareRandom.chance(this.otherEnds)) return other;
+    // One that is passed over leaves the others what they are: with more of them, the same and further ones are tried.
+    this.#branchRandom.fork();
+    return undefined;
   }
 
   /** Recovers what another end left, and compares it with what was promised. */
@@ -385,7 +431,9 @@ export class Simulator {
   }
 
   #watchDisk(): void {
+    this.#marking = false;
     this.disk.onCall = (kind, path, call) => {
+      if (path === FAILED_PATH && kind !== "size") this.#marking = kind === "open";
       this.#mix(`${kind} ${path}`);
       const halt = this.#halt;
       if (halt !== undefined && isAimedAt(halt.on, kind, path) && --halt.left === 0) {
@@ -515,6 +563,8 @@ export class Simulator {
     await this.#open();
     await this.#audit();
     const clients = this.#clients!;
+    await clients.repeatLost();
+    this.#check();
     const queues: SourceHandle[] = [];
     for (const { kind, name } of await this.#mq!.queues()) {
       const queue = Number(name.slice(1));
@@ -543,15 +593,24 @@ export class Simulator {
   // ------------------------------------------------------------------------------------------------------------ trace
 
   #note(line: string): void {
+    this.#told = mixed(this.#told, line);
+    this.#say(line);
+  }
+
+  #say(line: string): void {
     this.#mix(line);
     this.#trace?.(line);
   }
 
   #mix(text: string): void {
-    let hash = this.#hash;
-    for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-    this.#hash = hash;
+    this.#hash = mixed(this.#hash, text);
   }
+}
+
+function mixed(before: number, text: string): number {
+  let hash = before;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash;
 }
 
 function optionsOf({ durability, syncIntervalMs, cacheBytes }: Plan): ResolvedOpenOptions {

@@ -1,6 +1,6 @@
 /** What clients do with sources of tasks: queues, and shared groups of logs. */
 
-import { isVarveError, type Task } from "../../src/index.js";
+import { type Enqueued, isVarveError, type Task, type TaskQueue } from "../../src/index.js";
 import type { Clients, Held, SourceHandle } from "./clients.js";
 import type { Commit } from "./commit.js";
 import { joinShared } from "./group-steps.js";
@@ -65,22 +65,41 @@ async function enqueue(clients: Clients, step: Step): Promise<void> {
     return { item, payload: payloadOf(item.number, size) };
   });
   const payloads = sent.map((each) => each.payload);
-  const all = { ...options(step), priority, orderKey, ...ttl, ...attempts, ...(delay > 0 ? { delay } : {}) };
-  const queue = handle.queue!;
-  const run =
+  // What depends on when a call was made, or on what else has been, is left out.
+  const isPlain = delay === 0 && dedupeKey === undefined && orderKey === undefined && ttl.ttl === undefined;
+  const named = isPlain ? clients.nameOf(commit) : {};
+  const terms = { priority, orderKey, ...ttl, ...attempts, ...(delay > 0 ? { delay } : {}) };
+  const all = { ...options(step), ...terms, ...named };
+  const make = (queue: TaskQueue) =>
     kind === "enqueue"
       ? queue.enqueue(payloads[0]!, { ...all, dedupeKey }).then((one) => [one])
       : queue.enqueueBatch(payloads, all);
-  clients.track(commit, run, (enqueued) => {
+  const told = (enqueued: readonly Enqueued[]) => {
     clients.note(`${name}: messages from ${sent[0]!.item.number} on got ${enqueued.map((each) => each.id)}`);
     for (const [index, { item }] of sent.entries()) {
       const { id, created } = enqueued[index]!;
       if (dedupeKey !== undefined) model.deduped(item, created, id);
       if (!created) continue;
+      if (item.id !== undefined && item.id !== id) {
+        clients.model.violate(`${name}: message ${item.number} is ${item.id}, and was called ${id}`);
+      }
       item.id = id;
       model.placed(item, placeOfId(id));
     }
-  });
+  };
+  if (named.request === undefined) {
+    clients.track(commit, make(handle.queue!), told);
+    return;
+  }
+  const call = {
+    commit,
+    told,
+    make: async (by: Clients) => {
+      const again = await by.queue(step);
+      return again && { answer: make(again.queue!) };
+    },
+  };
+  clients.trackNamed(call, make(handle.queue!));
 }
 
 async function dequeue(clients: Clients, step: Step): Promise<void> {

@@ -13,6 +13,8 @@ import type { Stream } from "../../src/storage/stream.js";
 
 /** No run goes on for so long. */
 const LONG_MS = 100_000_000;
+/** Stands for the requests that are remembered; no queue has this id. */
+const REQUESTS = 0;
 /** The state of a queue that is not there: not made yet, or deleted. */
 const GONE = "not there";
 /** Offsets that an engine passes over when it may have lost some, with log files as small as those of a run. */
@@ -91,13 +93,15 @@ export class Witness {
       const entry = engine.catalog.byId(id);
       let state: string | undefined;
       try {
-        state = entry === undefined ? GONE : describe(engine.catalog.load(entry), before?.ends);
+        if (id === REQUESTS) state = encoded(engine.catalog.requests);
+        else state = entry === undefined ? GONE : describe(engine.catalog.load(entry), before?.ends);
       } catch (error) {
         if (!damaged(error)) throw error;
         continue;
       }
       if (state !== (expected ?? GONE)) {
-        differences.push(`queue ${id} ${entry?.name} at entry ${engine.lsn}:\n  was ${expected}\n  is  ${state}`);
+        const what = id === REQUESTS ? "requests" : `queue ${id} ${entry?.name}`;
+        differences.push(`${what} at entry ${engine.lsn}:\n  was ${expected}\n  is  ${state}`);
       }
     }
     return differences;
@@ -107,18 +111,23 @@ export class Witness {
     if (engine.lsn === this.#lsn) return;
     this.#lsn = engine.lsn;
     for (const [id, states] of this.#states) {
-      if (engine.catalog.byId(id) !== undefined || states.at(-1)!.state === GONE) continue;
+      if (id === REQUESTS || engine.catalog.byId(id) !== undefined || states.at(-1)!.state === GONE) continue;
       states.push({ lsn: engine.lsn, state: GONE, ends: NO_ENDS });
     }
     for (const queue of engine.catalog.loaded()) {
-      const state = describe(queue);
-      const states = this.#states.get(queue.id);
-      if (states?.at(-1)?.state === state) continue;
-      const ends = new Map(queue.streams.map(({ id, next }) => [id, next]));
-      const at = { lsn: engine.lsn, state, ends };
-      if (states === undefined) this.#states.set(queue.id, [at]);
-      else states.push(at);
+      this.#noteState(queue.id, engine.lsn, describe(queue), () => {
+        return new Map(queue.streams.map(({ id, next }) => [id, next]));
+      });
     }
+    this.#noteState(REQUESTS, engine.lsn, encoded(engine.catalog.requests), () => NO_ENDS);
+  }
+
+  #noteState(id: number, lsn: number, state: string, ends: () => typeof NO_ENDS): void {
+    const states = this.#states.get(id);
+    if (states?.at(-1)?.state === state) return;
+    const at = { lsn, state, ends: ends() };
+    if (states === undefined) this.#states.set(id, [at]);
+    else states.push(at);
   }
 }
 
@@ -197,7 +206,7 @@ function describeLane(
   const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task)).reverse();
   const back = [...ledger.returned, ...sessions].map(({ offset }) => offset);
   const end = endIn(ends, stream);
-  const cursor = stream.skipGaps(ledger.cursor) >= stream.next ? end : ledger.cursor;
+  const cursor = Math.min(ledger.cursor, end);
   const isThere = (offset: number) => ledger.outstanding.has(offset) || scheduled?.has(number, offset) === true;
   const done = sorted([...ledger.ahead].filter((offset) => !isThere(offset)));
   return `${number}: ${cursor} of ${end} without ${done}, ${outstanding.join("; ")}, first ${back}`;

@@ -107,8 +107,9 @@ export interface Trial {
 }
 
 /**
- * Runs an operation on copies of a closed directory, once for each disk call that it makes and each policy, and cuts
- * the power at that call. Then opens what is left and has it checked. Returns the number of trials.
+ * Runs an operation on copies of a closed directory, once for each disk call that it makes, and cuts the power at that call
+ * in the way of each policy. Then opens what is left and has it checked; what several cuts leave alike is looked at once.
+ * Returns the number of cuts.
  * @param beforeOpen looks at what the power cut has left
  */
 export async function cutAtEveryCall(
@@ -120,19 +121,22 @@ export async function cutAtEveryCall(
   beforeOpen: (machine: Simulated) => Promise<void> = async () => {},
 ): Promise<number> {
   let trials = 0;
+  const known = new Set<string>();
   for (let call = 1; ; call++) {
-    let reached = false;
+    const machine = base.copy(call);
+    const mq = await machine.open(options);
+    machine.disk.haltAt(machine.disk.calls + call);
+    const outcome = await machine.outcomeOf(operation(mq));
+    if (outcome.kind === "rejected") throw outcome.error;
+    const reached = machine.disk.halted;
     for (const policy of policies) {
-      const machine = base.copy(call);
-      const mq = await machine.open(options);
-      machine.disk.haltAt(machine.disk.calls + call);
-      const outcome = await machine.outcomeOf(operation(mq));
-      if (outcome.kind === "rejected") throw outcome.error;
-      reached ||= machine.disk.halted;
-      const where = `power cut at call ${call}, keeping ${policy}`;
       const next = machine.cutPower(policy);
+      trials++;
+      const left = `${outcome.kind} ${next.disk.fingerprint()}`;
+      if (known.has(left)) continue;
+      known.add(left);
       await labelled(
-        () => where,
+        () => `power cut at call ${call}, keeping ${policy}`,
         async () => {
           await beforeOpen(next);
           const again = await next.open(options);
@@ -140,7 +144,6 @@ export async function cutAtEveryCall(
           await next.settle(again.close());
         },
       );
-      trials++;
     }
     if (!reached) return trials;
   }

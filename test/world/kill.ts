@@ -7,7 +7,7 @@ import { Judge } from "./judge.js";
 import { journalOf, judgeCopy, type Outcome, type Stage, startWorker } from "./rounds.js";
 import type { WorkerPlan } from "./worker.js";
 
-const ROUNDS = 200;
+const KILLS = 200;
 /** Rounds of which one has every file checked as well. */
 const CHECK_FILES_EVERY = 5;
 /** Records that the log keeps from round to round, about. */
@@ -17,9 +17,10 @@ export async function kill(stage: Stage): Promise<Outcome> {
   const { random, folder, scale } = stage;
   const directory = join(folder, "data");
   const judge = new Judge();
-  const rounds = Math.max(1, Math.round(ROUNDS * scale));
+  const wanted = Math.max(1, Math.round(KILLS * scale));
   let kills = 0;
-  for (let round = 0; round < rounds; round++) {
+  let round = 0;
+  for (; kills < wanted && !stage.isTimeUp(); round++) {
     // Sometimes the one who is to recover is killed as well, perhaps in the midst of it.
     for (let again = true; again; again = random.chance(0.2)) {
       const life = `${kills++}`;
@@ -52,7 +53,8 @@ export async function kill(stage: Stage): Promise<Outcome> {
   }
   return {
     line:
-      `${rounds} rounds, ${kills} kills, ${judge.acknowledged} calls acknowledged, ${judge.deliveries} deliveries, ` +
+      `${round} rounds, ${kills} kills, ${judge.acknowledged} calls acknowledged, ${judge.deliveries} deliveries, ` +
       `${judge.unknown} calls cut off`,
+    ...(kills < wanted ? { leftOut: `kills: ${wanted - kills}` } : {}),
   };
 }

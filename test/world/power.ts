@@ -53,7 +53,8 @@ async function tryTheSwitch(image: Image): Promise<void> {
   image.mount.mount();
 }
 
-async function cutAgainAndAgain({ random, folder, scale }: Stage, image: Image): Promise<Outcome> {
+async function cutAgainAndAgain(stage: Stage, image: Image): Promise<Outcome> {
+  const { random, folder, scale } = stage;
   const rounds = Math.max(1, Math.round(ROUNDS * scale));
   const total = { directories: 0, acknowledged: 0, lost: 0, lossy: 0, unknown: 0, early: 0 };
   let judge = new Judge(AFTER_THE_CUT);
@@ -64,7 +65,8 @@ async function cutAgainAndAgain({ random, folder, scale }: Stage, image: Image):
     total.lost += judge.lost;
     total.unknown += judge.unknown;
   };
-  for (let round = 0; round < rounds; round++) {
+  let round = 0;
+  for (; round < rounds && !stage.isTimeUp(); round++) {
     if (round === 0 || random.chance(0.15)) {
       // A new directory, whose making is cut short now and then.
       if (round > 0) finish();
@@ -126,7 +128,8 @@ async function cutAgainAndAgain({ random, folder, scale }: Stage, image: Image):
   finish();
   return {
     line:
-      `${rounds} power cuts (${total.early} while opening) of ${total.directories} directories, ${total.acknowledged} calls ` +
+      `${round} power cuts (${total.early} while opening) of ${total.directories} directories, ${total.acknowledged} calls ` +
       `acknowledged, ${total.unknown} unknown; ${total.lossy} cuts took ${total.lost} calls, all acknowledged early`,
+    ...(round < rounds ? { leftOut: `power cuts: ${rounds - round}` } : {}),
   };
 }

@@ -13,7 +13,13 @@ import { judgesClock, openOn } from "./machine.js";
 import type { WorkerPlan } from "./worker.js";
 
 /** The result of one part: its line, or why this machine cannot run it. */
-export type Outcome = { readonly line: string } | { readonly skipped: string };
+export type Outcome =
+  | {
+      readonly line: string;
+      /** What there was no time for. */
+      readonly leftOut?: string;
+    }
+  | { readonly skipped: string };
 
 export interface Stage {
   readonly random: Seeded;
@@ -21,6 +27,8 @@ export interface Stage {
   readonly folder: string;
   /** How many times as much is done as by default. */
   readonly scale: number;
+  /** Whether a part of many rounds is to end with those that it has done. */
+  isTimeUp(): boolean;
 }
 
 export function makeFolder(part: string): string {

@@ -1,30 +1,20 @@
+/** The queue of a directory in this process, as the suite opens it. One file for each kind, so that they run at once. */
+
 import { setTimeout as sleep } from "node:timers/promises";
 import { type MessageQueue, open } from "../../src/index.js";
 import { makeDirectory, removeDirectory } from "../support/directories.js";
-import { openAt } from "../support/manual.js";
-import { ManualClock } from "../support/manual-clock.js";
-import { defineConformance, type Subject } from "./suite.js";
+import type { Implementation, Subject } from "./suite.js";
 
-for (const durability of ["sync", "async"] as const) {
-  defineConformance(`embedded, ${durability}`, {
+/** By the clock of the machine. */
+export function embedded(durability: "sync" | "async"): Implementation {
+  return {
     open: (options) =>
       start((directory) => open(directory, { ...options, durability }), { pass: (ms) => sleep(ms), wallMs: Date.now }),
-  });
+  };
 }
 
-defineConformance("embedded, while time stands still", {
-  timeStandsStill: true,
-  open: (options) => {
-    const clock = new ManualClock();
-    return start((directory) => openAt(clock, directory, options), {
-      pass: (ms) => clock.pass(ms),
-      wallMs: () => clock.wallMs(),
-      stepWall: (ms) => clock.stepWall(ms),
-    });
-  },
-});
-
-async function start(
+/** A subject on a directory of its own. */
+export async function start(
   openDirectory: (directory: string) => Promise<MessageQueue>,
   time: Pick<Subject, "pass" | "wallMs" | "stepWall">,
 ): Promise<Subject> {

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
+import { ANSWER_BYTES_MAX, ANSWERS_MAX, PRODUCER_MS_MAX, PRODUCERS_MAX, RequestTable } from "./requests.js";
+
+const A = "a".repeat(16);
+const B = "b".repeat(16);
+
+function encoded(table: RequestTable): Buffer {
+  const output = new Encoder(64);
+  table.encode(output);
+  return Buffer.from(output.view());
+}
+
+/** What the table says of a request: its answer, "forgotten", or "new". */
+function ask(table: RequestTable, producer: string, sequence: number): string {
+  const known = table.find({ producer, sequence, settled: 0 });
+  if (known === undefined) return "new";
+  return known.state === "answered" ? known.answer.toString("latin1") : "forgotten";
+}
+
+function commit(
+  table: RequestTable,
+  producer: string,
+  sequence: number,
+  answer = `${sequence}`,
+  atMs = 0,
+  settled = 0,
+) {
+  table.committed({ producer, sequence, settled }, answer, atMs, 1);
+}
+
+describe("requests", () => {
+  test("answers are kept by producer and sequence, as bytes", () => {
+    const table = new RequestTable();
+    commit(table, A, 1, "\u0000\u00ff");
+    commit(table, A, 3, "three");
+    assert.equal(ask(table, A, 1), "\u0000\u00ff");
+    assert.equal(ask(table, A, 3), "three");
+    assert.equal(ask(table, A, 2), "new", "one that was overtaken is still to come");
+    assert.equal(ask(table, B, 1), "new");
+  });
+
+  test("of each producer the last answers are kept, and nothing older is taken for new", () => {
+    const table = new RequestTable();
+    for (let sequence = 1; sequence <= ANSWERS_MAX + 3; sequence++) commit(table, A, sequence);
+    assert.deepEqual(
+      [1, 3, 4, ANSWERS_MAX + 3, ANSWERS_MAX + 4].map((sequence) => ask(table, A, sequence)),
+      ["forgotten", "forgotten", "4", `${ANSWERS_MAX + 3}`, "new"],
+    );
+    assert.deepEqual(table.size, { producers: 1, answers: ANSWERS_MAX });
+  });
+
+  test("what is settled makes room at once", () => {
+    const table = new RequestTable();
+    for (let sequence = 1; sequence <= 10; sequence++) commit(table, A, sequence);
+    commit(table, A, 11, "11", 0, 9);
+    assert.equal(table.size.answers, 2);
+    assert.deepEqual(
+      [9, 10, 11].map((sequence) => ask(table, A, sequence)),
+      ["forgotten", "10", "11"],
+    );
+  });
+
+  test("a late settled mark does not take back an earlier one", () => {
+    const table = new RequestTable();
+    commit(table, A, 5, "5", 0, 4);
+    commit(table, A, 6, "6", 0, 0);
+    assert.equal(ask(table, A, 4), "forgotten");
+  });
+
+  test("producers are bounded: those that were not heard of for longest go", () => {
+    const table = new RequestTable();
+    const name = (index: number) => String(index).padStart(16, "0");
+    for (let index = 0; index < PRODUCERS_MAX; index++) commit(table, name(index), 1);
+    commit(table, name(0), 2);
+    commit(table, A, 1);
+    assert.equal(table.size.producers, PRODUCERS_MAX);
+    assert.deepEqual([ask(table, name(0), 1), ask(table, name(1), 1), ask(table, name(2), 1)], ["1", "new", "1"]);
+  });
+
+  test("a producer that makes no change for a day is forgotten, when another one does", () => {
+    const table = new RequestTable();
+    commit(table, A, 1, "1", 0);
+    commit(table, B, 1, "1", 10);
+    commit(table, B, 2, "2", PRODUCER_MS_MAX - 1);
+    assert.equal(ask(table, A, 1), "1");
+    commit(table, B, 3, "3", PRODUCER_MS_MAX);
+    assert.equal(ask(table, A, 1), "new");
+    assert.equal(ask(table, B, 1), "1");
+  });
+
+  test("bytes are bounded over all producers, the newest answer stays, and no request is taken for new", () => {
+    const table = new RequestTable();
+    const large = "x".repeat(64 * 1024);
+    const fit = ANSWER_BYTES_MAX / large.length;
+    for (let sequence = 1; sequence <= 3; sequence++) commit(table, A, sequence, large);
+    for (let sequence = 1; sequence <= 2 * fit; sequence++) commit(table, B, sequence, large);
+    assert.equal(ask(table, A, 3), "forgotten");
+    assert.equal(ask(table, B, 1), "forgotten");
+    assert.equal(ask(table, B, 2 * fit), large);
+    assert.ok(encoded(table).length <= ANSWER_BYTES_MAX);
+    commit(table, A, 4, "y".repeat(2 * ANSWER_BYTES_MAX));
+    assert.equal(table.size.answers, 1, "one that is larger than all is kept alone");
+  });
+
+  test("a snapshot brings back the same, its order and bounds included", () => {
+    const table = new RequestTable();
+    for (let sequence = 1; sequence <= ANSWERS_MAX + 3; sequence++) commit(table, A, sequence, `${sequence}`, sequence);
+    commit(table, B, 7, "seven", 5000, 6);
+    const bytes = encoded(table);
+    const copy = RequestTable.decode(new Decoder(bytes));
+    assert.deepEqual(encoded(copy), bytes);
+    for (const each of [table, copy]) {
+      commit(each, A, 5000, "x", PRODUCER_MS_MAX + 5000);
+    }
+    assert.deepEqual(encoded(copy), encoded(table));
+    assert.equal(ask(copy, B, 7), "new");
+  });
+
+  test("a snapshot from before there were requests has none, and one that makes no sense is refused", () => {
+    assert.equal(RequestTable.decode(new Decoder(Buffer.alloc(0))).isEmpty, true);
+    const table = new RequestTable();
+    commit(table, A, 1);
+    const twice = Buffer.concat([Buffer.of(2), encoded(table).subarray(1), encoded(table).subarray(1)]);
+    assert.throws(() => RequestTable.decode(new Decoder(twice)), MalformedError);
+    assert.throws(() => RequestTable.decode(new Decoder(encoded(table).subarray(0, 20))), MalformedError);
+  });
+});

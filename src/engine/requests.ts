@@ -1,0 +1,253 @@
+/**
+ * Requests that their callers may repeat: what each was answered, so that it is carried out once.
+ *
+ * A request is named by a producer, 16 random bytes, and a sequence number. Its name and its answer are an operation of
+ * the commit that carries it out: they become durable with it, or are lost with it. What is remembered follows from these
+ * operations and the times of their entries alone, so that the log, repeated, leaves the same behind.
+ *
+ * Invariants
+ * - A request that may have been carried out is never taken for a new one while its producer is known: of each producer
+ *   the highest sequence number is kept whose answer has been given up, and nothing up to there is carried out again.
+ * - What is remembered is bounded: in producers, in answers of each, and in bytes of all answers.
+ */
+
+import { PRODUCER_BYTES } from "../api/options.js";
+import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import type { Operation } from "./operation.js";
+
+/** Answers that are remembered of a producer. */
+export const ANSWERS_MAX = 1024;
+/** Producers that are remembered: those that were heard of last. */
+export const PRODUCERS_MAX = 10_000;
+/** A producer that has made no change for so long, in elapsed time, is forgotten. */
+export const PRODUCER_MS_MAX = 86_400_000;
+/** What all answers take, about; the oldest of the producers that were not heard of for longest go. */
+export const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
+/** Down to here, so that the search for them is a rare one. */
+const ANSWER_BYTES_LEFT = ANSWER_BYTES_MAX - ANSWER_BYTES_MAX / 8;
+/** What an answer takes besides its own bytes, about. */
+const ANSWER_BYTES = 32;
+
+/** The fields of the operation that names a request, without the answer. */
+export const REQUEST_BYTES_MAX = PRODUCER_BYTES + 2 * VARINT_BYTES_MAX;
+
+export interface RequestName {
+  /** The bytes of its producer, as a string of Latin-1. */
+  readonly producer: string;
+  readonly sequence: number;
+  /** All of the producer's requests up to this one have had their answers. */
+  readonly settled: number;
+}
+
+/** A request on its way to the log with the commit that carries it out. */
+export interface IdentifiedCommit {
+  readonly name: RequestName;
+  /** Upper bound for its operation. */
+  readonly bytesMax: number;
+  /** Writes what its caller is told. Called when all else of the commit is staged. */
+  encode(output: Encoder): void;
+}
+
+/** What a commit needs for the request that it carries out, if it is one that may be repeated. */
+export function requestBytes(request: IdentifiedCommit | undefined): number {
+  return request === undefined ? 0 : request.bytesMax;
+}
+
+interface Producer {
+  /** Elapsed time of its last commit. */
+  usedMs: number;
+  /** Of its last commit since the directory was opened; 0: there was none, and all before is durable. */
+  lsn: number;
+  /** The highest sequence number whose answer is not remembered any more. */
+  forgotten: number;
+  /** Sequence number -> answer, bytes as a string of Latin-1; in the order of their commits. */
+  readonly answers: Map<number, string>;
+}
+
+/** What is known of a request. */
+export type Known =
+  | { readonly state: "answered"; readonly answer: Buffer; readonly lsn: number }
+  /** It may have been carried out. `upTo`: so may all of this producer up to there. */
+  | { readonly state: "forgotten"; readonly upTo: number };
+
+export class RequestTable {
+  /** The one that was heard of longest ago comes first. */
+  readonly #producers = new Map<string, Producer>();
+  #newest: Producer | undefined;
+  #bytes = 0;
+
+  get isEmpty(): boolean {
+    return this.#producers.size === 0;
+  }
+
+  /** How many producers and answers are remembered. */
+  get size(): { readonly producers: number; readonly answers: number } {
+    let answers = 0;
+    for (const producer of this.#producers.values()) answers += producer.answers.size;
+    return { producers: this.#producers.size, answers };
+  }
+
+  /** Undefined for a request that has not been carried out, as far as is known. */
+  find({ producer, sequence }: RequestName): Known | undefined {
+    const known = this.#producers.get(producer);
+    if (known === undefined) return undefined;
+    const answer = known.answers.get(sequence);
+    if (answer !== undefined) return { state: "answered", answer: Buffer.from(answer, "latin1"), lsn: known.lsn };
+    return sequence <= known.forgotten ? { state: "forgotten", upTo: known.forgotten } : undefined;
+  }
+
+  /**
+   * A request was carried out: live, and when the log is repeated.
+   * @param lsn of its entry; 0 when the log is repeated
+   */
+  committed({ producer, sequence, settled }: RequestName, answer: string, elapsedMs: number, lsn: number): void {
+    const known = this.#heardOf(producer);
+    known.usedMs = elapsedMs;
+    known.lsn = lsn;
+    if (settled > known.forgotten) known.forgotten = settled;
+    // Those that were answered out of their order go when their turn comes.
+    for (const first of known.answers.keys()) {
+      if (first > settled) break;
+      this.#forget(known, first);
+    }
+    if (known.answers.has(sequence)) this.#forget(known, sequence);
+    known.answers.set(sequence, answer);
+    this.#bytes += answer.length + ANSWER_BYTES;
+    if (known.answers.size > ANSWERS_MAX) this.#giveUpOldest(known);
+    if (this.#bytes > ANSWER_BYTES_MAX) this.#shrink(known);
+    this.#forgetProducers(elapsedMs);
+  }
+
+  #heardOf(name: string): Producer {
+    let known = this.#producers.get(name);
+    if (known === undefined) known = { usedMs: 0, lsn: 0, forgotten: 0, answers: new Map() };
+    else if (known === this.#newest) return known;
+    else this.#producers.delete(name);
+    this.#producers.set(name, known);
+    this.#newest = known;
+    return known;
+  }
+
+  #forget(producer: Producer, sequence: number): void {
+    this.#bytes -= producer.answers.get(sequence)!.length + ANSWER_BYTES;
+    producer.answers.delete(sequence);
+  }
+
+  #giveUpOldest(producer: Producer): void {
+    for (const sequence of producer.answers.keys()) {
+      this.#forget(producer, sequence);
+      producer.forgotten = Math.max(producer.forgotten, sequence);
+      return;
+    }
+  }
+
+  /** @param latest whose last answer stays */
+  #shrink(latest: Producer): void {
+    for (const producer of this.#producers.values()) {
+      const stays = producer === latest ? 1 : 0;
+      while (producer.answers.size > stays) {
+        if (this.#bytes <= ANSWER_BYTES_LEFT) return;
+        this.#giveUpOldest(producer);
+      }
+    }
+  }
+
+  #forgetProducers(elapsedMs: number): void {
+    for (const [name, producer] of this.#producers) {
+      const isOld = producer !== this.#newest && elapsedMs - producer.usedMs >= PRODUCER_MS_MAX;
+      if (!isOld && this.#producers.size <= PRODUCERS_MAX) return;
+      for (const sequence of producer.answers.keys()) this.#forget(producer, sequence);
+      this.#producers.delete(name);
+    }
+  }
+
+  encode(output: Encoder): void {
+    output.varint(this.#producers.size);
+    for (const [name, { usedMs, forgotten, answers }] of this.#producers) {
+      output.latin1(name);
+      output.varint(usedMs);
+      output.varint(forgotten);
+      output.varint(answers.size);
+      for (const [sequence, answer] of answers) {
+        output.varint(sequence);
+        output.varint(answer.length);
+        output.latin1(answer);
+      }
+    }
+  }
+
+  /** @param input at its end where there were none */
+  static decode(input: Decoder): RequestTable {
+    const table = new RequestTable();
+    if (input.done) return table;
+    for (const { producer, usedMs, forgotten, answers } of readProducers(input)) {
+      if (table.#producers.has(producer)) throw new MalformedError("a producer stands twice");
+      const known: Producer = { usedMs, lsn: 0, forgotten, answers: new Map() };
+      for (const { sequence, answer } of answers) {
+        known.answers.set(sequence, answer);
+        table.#bytes += answer.length + ANSWER_BYTES;
+      }
+      if (known.answers.size !== answers.length) throw new MalformedError("a request stands twice");
+      table.#producers.set(producer, known);
+      table.#newest = known;
+    }
+    return table;
+  }
+}
+
+/** The producers that a snapshot lists, the one that was heard of longest ago first. */
+export function readProducers(input: Decoder) {
+  return Array.from({ length: input.varint() }, () => ({
+    producer: input.bytes(PRODUCER_BYTES).toString("latin1"),
+    usedMs: input.varint(),
+    forgotten: input.varint(),
+    answers: Array.from({ length: input.varint() }, () => ({
+      sequence: input.varint(),
+      answer: input.bytes(input.varint()).toString("latin1"),
+    })),
+  }));
+}
+
+/** Writes the fields of the operation that names a request; returns its answer as the table keeps it. */
+export function encodeRequest(output: Encoder, request: IdentifiedCommit): string {
+  const { producer, sequence, settled } = request.name;
+  output.latin1(producer);
+  output.varint(sequence);
+  output.varint(settled);
+  const from = output.position;
+  request.encode(output);
+  return output.buffer.toString("latin1", from, output.position);
+}
+
+export function decodeRequest(fields: Decoder): { readonly name: RequestName; readonly answer: string } {
+  const producer = fields.bytes(PRODUCER_BYTES).toString("latin1");
+  const name = { producer, sequence: fields.varint(), settled: fields.varint() };
+  return { name, answer: fields.bytes(fields.end - fields.position).toString("latin1") };
+}
+
+/** A change that carries out a request. */
+export class IdentifiedOperation implements Operation {
+  readonly durability: Operation["durability"];
+  readonly #operation: Operation;
+  readonly #committed: () => void;
+
+  /** @param committed notes that the request has been carried out */
+  constructor(operation: Operation, committed: () => void) {
+    this.durability = operation.durability;
+    this.#operation = operation;
+    this.#committed = committed;
+  }
+
+  apply(): void {
+    this.#operation.apply();
+    this.#committed();
+  }
+
+  settle(): void {
+    this.#operation.settle();
+  }
+
+  fail(error: Error): void {
+    this.#operation.fail(error);
+  }
+}

@@ -1,0 +1,4 @@
+import { embedded } from "./embedded.js";
+import { defineConformance } from "./suite.js";
+
+defineConformance("embedded, sync", embedded("sync"));

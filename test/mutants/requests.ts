@@ -1,0 +1,59 @@
+/** Calls that are carried out once, however often they are made. */
+
+import { type Mutant, simulator, testFile } from "./mutant.js";
+
+const cases = "test/field-cases/case-22-requests.test.ts";
+const conformance = "test/conformance/embedded-sync.test.ts";
+
+export const requestMutants: readonly Mutant[] = [
+  {
+    name: "a request is not part of its commit",
+    file: "src/engine/engine.ts",
+    search: "encodeRequest(this.operation(OP_REQUEST, 0), request);\n    this.endOperation();",
+    replacement: "encodeRequest(new Encoder(64), request);\n    void OP_REQUEST;",
+    breaks: "a call whose answer was lost is carried out once, over a crash too",
+    killer: simulator,
+  },
+  {
+    name: "requests are noted by an entry of their own",
+    file: "src/engine/engine.ts",
+    search: "encodeRequest(this.operation(OP_REQUEST, 0), request);\n    this.endOperation();",
+    replacement:
+      "encodeRequest(new Encoder(64), request);\n    this.wake(() => {\n      this.begin(0, 0, request.bytesMax, true);\n" +
+      "      encodeRequest(this.operation(OP_REQUEST, 0), request);\n      this.endOperation();\n    });",
+    breaks: "a call and its name are durable together",
+    killer: testFile(cases, "wherever it falls"),
+  },
+  {
+    name: "a snapshot without the requests",
+    file: "src/engine/catalog.ts",
+    search: "if (!this.requests.isEmpty) this.requests.encode(encoder);",
+    replacement: "",
+    breaks: "a call is carried out once, over a restart too",
+    killer: simulator,
+  },
+  {
+    name: "what was forgotten is taken for new",
+    file: "src/engine/requests.ts",
+    search: 'return sequence <= known.forgotten ? { state: "forgotten", upTo: known.forgotten } : undefined;',
+    replacement: "return undefined;",
+    breaks: "what may have been carried out is not carried out again",
+    killer: testFile("src/engine/requests.test.ts"),
+  },
+  {
+    name: "a call under way is not waited for",
+    file: "src/queues/requested.ts",
+    search: "engine.underWay.set(key, { kind: answer.kind, answer: told });",
+    replacement: "",
+    breaks: "calls at once with one name are one call",
+    killer: testFile(conformance, "request: calls at once"),
+  },
+  {
+    name: "a repeated call does not wait to be durable",
+    file: "src/queues/requested.ts",
+    search: "    await untilDurable(engine, options, known.lsn);\n",
+    replacement: "    void untilDurable;\n",
+    breaks: "a call that is acknowledged in sync mode is durable, also when it was carried out before",
+    killer: testFile(cases, "repeated to be durable"),
+  },
+];
