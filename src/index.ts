@@ -2,6 +2,8 @@ export { bytes, type Codec, json, text } from "./api/codec.js";
 export type * from "./api/contract.js";
 export { type ErrorCode, isVarveError, VarveError } from "./api/errors.js";
 export { Message, type MessageOptions, message } from "./api/message.js";
+export { dial } from "./client/dial.js";
+export type { DialOptions, DialTlsOptions } from "./client/options.js";
 export {
   dumpFile,
   type VerifyOptions,

@@ -21,12 +21,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   engine: ["api", "storage"],
   worker: ["api"],
   queues: ["api", "storage", "engine", "worker"],
-  index: ["api", "storage", "engine", "queues", "worker"],
+  wire: ["api"],
+  native: ["api", "wire"],
+  client: ["api", "wire", "worker"],
+  index: ["api", "storage", "engine", "queues", "worker", "client"],
   bench: ["api", "index"],
   kestrel: ["api"],
   auth: ["api"],
-  daemon: ["api", "index", "auth", "kestrel"],
-  cli: ["api", "index", "auth", "bench", "daemon", "kestrel"],
+  daemon: ["api", "wire", "index", "auth", "native", "kestrel"],
+  cli: ["api", "wire", "index", "auth", "bench", "daemon", "kestrel"],
 };
 
 /** Packages, by the layer that may use them. */
@@ -47,6 +50,8 @@ const REACHES: Readonly<Record<string, RegExp>> = {
   auth: /^node:crypto$/,
   daemon: /^node:(?:net|tls|fs|crypto)$/,
   kestrel: /^node:net$/,
+  native: /^node:(?:net|tls|crypto|fs)$/,
+  client: /^node:(?:net|tls|crypto)$/,
 };
 
 /** The files that stand for the platform. */
@@ -57,7 +62,7 @@ const AMBIENT_MEMBERS = new Set(["Date.now", "Math.random", "performance.now", "
 const AMBIENT_NAMES = new Set(["setTimeout", "setInterval", "setImmediate", "queueMicrotask", "console", "crypto"]);
 
 /** Layers that are given the disk, time and chance. */
-const SEALED = new Set(["storage", "engine", "worker", "queues"]);
+const SEALED = new Set(["storage", "engine", "worker", "queues", "wire"]);
 
 interface Module {
   /** Below src/, with "/". */

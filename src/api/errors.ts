@@ -32,7 +32,9 @@ export const ERRORS = {
   ERR_ABORTED: "the operation was given up because its signal was aborted",
   ERR_TIMEOUT: "what was waited for did not happen in time",
 
-  // Who is asking, through a daemon.
+  // The connection to a daemon, and who is asking through it.
+  ERR_DISCONNECTED: "there is no connection to the daemon",
+  ERR_PROTOCOL: "the other side does not speak varve's protocol, or no version of it that this one speaks",
   ERR_UNAUTHENTICATED: "the daemon takes a token or a client certificate, and this is none that it knows",
   ERR_FORBIDDEN: "this user may not do that",
 

@@ -121,6 +121,8 @@ async function startDaemon(directory: string, port: number): Promise<Daemon> {
     dataDir: directory,
     open: {},
     kestrel: { host: "127.0.0.1", port },
+    targets: [],
+    tls: undefined,
     users: undefined,
     insecure: false,
     config: NO_CONFIG,

@@ -8,9 +8,12 @@ import { Access } from "../auth/access.js";
 import type { Users } from "../auth/users.js";
 import { open } from "../index.js";
 import { KestrelServer } from "../kestrel/server.js";
+import { NATIVE_DEFAULTS, NativeServer } from "../native/server.js";
+import { formatTarget, type Target } from "../wire/target.js";
 import { type Address, formatAddress } from "./address.js";
 import { type DaemonConfig, settingsFor } from "./config.js";
 import { checkExposure, type Listener } from "./exposure.js";
+import { type LoadedTls, loadTls, type TlsFiles } from "./tls.js";
 import { readUsersFile } from "./users-file.js";
 
 export interface DaemonOptions {
@@ -18,6 +21,10 @@ export interface DaemonOptions {
   readonly open: OpenOptions;
   /** Where the memcache text protocol is spoken; undefined: nowhere. */
   readonly kestrel: Address | undefined;
+  /** Where the native protocol is spoken. */
+  readonly targets: readonly Target[];
+  /** For targets with TLS. */
+  readonly tls: TlsFiles | undefined;
   /** The users file, read again by `reload`; undefined: whoever reaches the daemon may do everything. */
   readonly users: string | undefined;
   /** Allow listeners that other machines can reach without login and encryption. */
@@ -36,6 +43,12 @@ export interface DaemonOptions {
 /** Connections get this long to take their last replies. */
 const DRAIN_MS = 4000;
 
+interface Native {
+  /** With the ports that were asked of the system. */
+  readonly targets: readonly Target[];
+  readonly server: NativeServer;
+}
+
 interface Kestrel {
   readonly address: Address;
   readonly server: KestrelServer;
@@ -44,6 +57,7 @@ interface Kestrel {
 export class Daemon {
   readonly queue: MessageQueue;
   readonly kestrel: Kestrel | undefined;
+  readonly native: Native | undefined;
   readonly #options: DaemonOptions;
   readonly #access: Access | undefined;
   #closing: Promise<void> | undefined;
@@ -53,11 +67,13 @@ export class Daemon {
     queue: MessageQueue,
     access: Access | undefined,
     kestrel: Kestrel | undefined,
+    native: Native | undefined,
   ) {
     this.#options = options;
     this.queue = queue;
     this.#access = access;
     this.kestrel = kestrel;
+    this.native = native;
   }
 
   /**
@@ -68,16 +84,21 @@ export class Daemon {
   static async start(options: DaemonOptions): Promise<Daemon> {
     const { kestrel, config, logger } = options;
     const users = options.users === undefined ? undefined : readUsersFile(options.users);
+    const tls = options.tls && loadTls(options.tls);
     checkListeners(options, users);
     const access = users && new Access(users);
     const queue = await open(options.dataDir, { ...options.open, logger });
+    let native: Native | undefined;
     try {
       await applySettings(queue, config);
+      native = options.targets.length === 0 ? undefined : await startNative(queue, options, tls, access);
       const front = kestrel && (await startKestrel(queue, kestrel, options, access));
       const shown = front && formatAddress(front.address);
-      logger.info({ kestrel: shown, directory: options.dataDir, pid: process.pid }, "listening");
-      return new Daemon(options, queue, access, front);
+      const targets = native?.targets.map(formatTarget);
+      logger.info({ kestrel: shown, targets, directory: options.dataDir, pid: process.pid }, "listening");
+      return new Daemon(options, queue, access, front, native);
     } catch (error) {
+      await native?.server.close(0);
       await queue.close().catch(() => {});
       throw error;
     }
@@ -104,20 +125,54 @@ export class Daemon {
 
   async #close(): Promise<void> {
     const { logger } = this.#options;
-    logger.info({ connections: this.kestrel?.server.connections }, "stopping");
+    const connections = (this.kestrel?.server.connections ?? 0) + (this.native?.server.connections ?? 0);
+    logger.info({ connections }, "stopping");
     await this.kestrel?.server.close(DRAIN_MS);
-    await this.queue.close();
+    // At once: calls that wait for room in a queue are answered by its end.
+    await Promise.all([this.native?.server.close(DRAIN_MS), this.queue.close()]);
     logger.info({}, "stopped");
   }
 }
 
 /** @throws VarveError `ERR_OPTION` */
-function checkListeners({ kestrel, insecure }: DaemonOptions, users: Users | undefined): void {
-  const listeners: Listener[] = [];
+function checkListeners({ kestrel, targets, tls, insecure }: DaemonOptions, users: Users | undefined): void {
+  const listeners: Listener[] = targets.map((target) => {
+    return { scheme: target.scheme, host: "host" in target ? target.host : undefined, shown: formatTarget(target) };
+  });
   if (kestrel !== undefined) listeners.push({ scheme: "kestrel", host: kestrel.host, shown: formatAddress(kestrel) });
   if (listeners.length === 0) throw new VarveError("ERR_OPTION", "there is nothing to listen on");
-  const protection = { users: users !== undefined, kestrelUsers: users?.kestrel !== undefined, tls: false, insecure };
+  const protection = {
+    users: users !== undefined,
+    kestrelUsers: users?.kestrel !== undefined,
+    tls: tls !== undefined,
+    insecure,
+  };
   for (const listener of listeners) checkExposure(listener, protection);
+}
+
+async function startNative(
+  queue: MessageQueue,
+  options: DaemonOptions,
+  tls: LoadedTls | undefined,
+  access: Access | undefined,
+): Promise<Native> {
+  const server = new NativeServer(queue, {
+    server: `varve ${options.version}`,
+    // A batch may be as large as a commit.
+    frameBytesMax: Math.max(NATIVE_DEFAULTS.frameBytesMax, 2 * options.maxMessageBytes),
+    maxConnections: options.maxConnections,
+    maxRequestBytes: options.maxRequestBytes,
+    logger: options.logger,
+    ...(access === undefined ? {} : { authenticator: access }),
+  });
+  const targets: Target[] = [];
+  try {
+    for (const target of options.targets) targets.push(await server.listen({ target, tls: tls?.settings }));
+  } catch (error) {
+    await server.close(0);
+    throw error;
+  }
+  return { server, targets };
 }
 
 async function startKestrel(

@@ -493,6 +493,7 @@ export class Catalog {
       };
       stream.runs.push(run);
       stream.bytes += bytes;
+      stream.hasHoles ||= records < stream.recordsBetween(first, runNext);
     }
     return stream;
   }

@@ -196,6 +196,7 @@ export class Checkpointer {
     await this.stop();
     const captured = { ...this.#capture(), walSeq: this.#engine.wal.current.seq + 1 };
     await this.#withReserves(() => this.#checkpoint(captured, true));
+    await this.#engine.wal.syncSpares();
   }
 
   #capture(): Capture {
@@ -393,6 +394,7 @@ export class Checkpointer {
       return undefined;
     }
     stream.rewrites++;
+    stream.hasHoles = true;
     stream.runs.splice(stream.runs.indexOf(oldest), still.length, ...(run === undefined ? [] : [run]));
     stream.bytes += run?.bytes ?? 0;
     for (const each of still) {

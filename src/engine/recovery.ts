@@ -116,6 +116,7 @@ export async function openDirectory(
   let checkpointer: Checkpointer | undefined;
   try {
     await keepDamaged(engine, replay.leftOut, notes);
+    wal.mayHaveHoles = sources.length > 0 && (bootId === "" || end.header?.bootId !== bootId);
     for (const name of old) wal.adoptSpare(name);
     const header = { firstLsn: end.lsn + 1, generation, prevCrc: end.crc, async: options.durability === "async" };
     await beginLog(engine, header, seqMax + 1);

@@ -21,6 +21,12 @@ export interface Change {
   apply(): void;
 }
 
+/** Before a call is answered that may have found all as it wants it: what made it so may not be as durable yet as it asks. */
+export async function asItStands(engine: Engine, durability: Durability): Promise<void> {
+  engine.flush();
+  if (durability === "sync" && engine.durableLsn < engine.lsn) await engine.sync();
+}
+
 /**
  * Makes changes as one commit, or none of them.
  * @param settle called when the commit is done, in the directory's or the given mode

@@ -15,6 +15,7 @@ import {
   resolveGroupReadOptions,
   resolvePosition,
 } from "../api/options.js";
+import { onAbort } from "../api/signals.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { requestBytes } from "../engine/requests.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -24,7 +25,6 @@ import { type Group, GroupType, Membership, type Missed } from "./group.js";
 import type { LogRecords } from "./log-records.js";
 import { LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
 import { NOTHING, type Request, requested, WHOLE_NUMBER } from "./requested.js";
-import { onAbort } from "./signals.js";
 
 /**
  * The group of a name, made where `from` says when there is none.

@@ -111,6 +111,11 @@ export class Group {
     this.committed = position;
     // Whoever commits has read what was removed, or has been told.
     this.#missed = undefined;
+    // The one that did may have left meanwhile: what is done is not read again by who has the turn now.
+    const active = this.#active;
+    if (active === undefined || active.next >= position) return;
+    active.next = position;
+    active.missed = undefined;
   }
 
   /** @param lost records that were removed before the member that seeks had read them, and that it was not told of */

@@ -1,22 +1,18 @@
-import { bytes, type Codec, text } from "../api/codec.js";
+import type { Codec } from "../api/codec.js";
 import type { Headers, Input } from "../api/contract.js";
-import { isVarveError, VarveError } from "../api/errors.js";
-import { Message } from "../api/message.js";
-import { checkMessageHeaders, checkMessageKey } from "../api/options.js";
+import { VarveError } from "../api/errors.js";
+import { InputParser } from "../api/input.js";
 import { formatBytes } from "../api/units.js";
 import type { Engine } from "../engine/engine.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 
 /** Turns what callers pass into the parts of a record, and checks its size. */
 export class InputReader<I> {
-  readonly #codec: Codec<I, unknown>;
-  /** Payloads are strings or bytes, so a plain object can only be a message. */
-  readonly #takesObjects: boolean;
+  readonly #parser: InputParser<I>;
   readonly #payloadBytesMax: number;
 
   constructor(codec: Codec<I, unknown>, payloadBytesMax: number) {
-    this.#codec = codec;
-    this.#takesObjects = (codec as unknown) === bytes() || (codec as unknown) === text();
+    this.#parser = new InputParser(codec);
     this.#payloadBytesMax = payloadBytesMax;
   }
 
@@ -26,13 +22,7 @@ export class InputReader<I> {
    */
   read(input: Input<I>, key: string | Uint8Array | undefined, headers: Headers | undefined): RecordParts {
     const parts: RecordParts = { payload: "", key, headers, attributes: undefined };
-    let value: unknown = input;
-    if (input instanceof Message || (this.#takesObjects && isMessageInit(input))) {
-      value = input.payload;
-      if (input.key !== undefined) parts.key = checkMessageKey(input.key);
-      if (input.headers !== undefined) parts.headers = checkMessageHeaders(input.headers);
-    }
-    parts.payload = this.#encode(value as I);
+    this.#parser.parse(input, parts);
     const { length } = parts.payload;
     // A string's length in characters bounds its bytes from both sides; only in between is it counted.
     if (length > this.#payloadBytesMax || (typeof parts.payload === "string" && length * 3 > this.#payloadBytesMax)) {
@@ -41,35 +31,6 @@ export class InputReader<I> {
     }
     return parts;
   }
-
-  #encode(value: I): string | Uint8Array {
-    let encoded: unknown;
-    try {
-      encoded = this.#codec.encode(value);
-    } catch (cause) {
-      if (isVarveError(cause)) throw cause;
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      throw new VarveError("ERR_ENCODE", `the codec ${this.#codec.name} cannot encode the payload: ${reason}`, {
-        cause,
-      });
-    }
-    if (typeof encoded === "string" || encoded instanceof Uint8Array) return encoded;
-    throw new VarveError("ERR_ENCODE", `the codec ${this.#codec.name} must encode to a string or a Uint8Array`);
-  }
-}
-
-/** A plain `{ payload, key?, headers? }`. */
-function isMessageInit(input: unknown): input is { payload: unknown; key?: string; headers?: Headers } {
-  if (typeof input !== "object" || input === null || input instanceof Uint8Array || !("payload" in input)) return false;
-  for (const name of Object.keys(input)) {
-    if (name !== "payload" && name !== "key" && name !== "headers") {
-      throw new VarveError(
-        "ERR_OPTION",
-        `a message has payload, key and headers; ${JSON.stringify(name)} is not known`,
-      );
-    }
-  }
-  return true;
 }
 
 function tooLarge(bytes: number, limit: number): VarveError {
@@ -79,10 +40,6 @@ function tooLarge(bytes: number, limit: number): VarveError {
       "Store large objects elsewhere and enqueue their address, or raise maxMessageBytes.",
     { details: { size: bytes, limit } },
   );
-}
-
-export function checkBatch(inputs: unknown): void {
-  if (!Array.isArray(inputs)) throw new VarveError("ERR_ARGUMENT", "a batch must be an array of messages");
 }
 
 /** Makes records their own: a call that waits must not see what its caller does with the arguments meanwhile. */

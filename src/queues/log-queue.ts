@@ -21,6 +21,7 @@ import type {
   TailOptions,
 } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import { checkBatch } from "../api/input.js";
 import { checkGroupName } from "../api/names.js";
 import {
   checkOffset,
@@ -42,10 +43,10 @@ import { ValueOperation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { StreamReader } from "../storage/stream-reader.js";
-import { type Change, foreignQueue } from "./commit.js";
+import { asItStands, type Change, foreignQueue } from "./commit.js";
 import { GroupType } from "./group.js";
 import { EmbeddedMember, openGroup } from "./group-member.js";
-import { checkBatch, detach, InputReader, park, totalBytesMax } from "./input.js";
+import { detach, InputReader, park, totalBytesMax } from "./input.js";
 import { countRecords } from "./log-count.js";
 import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";
@@ -347,13 +348,14 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   configure(settings: LogSettings, options?: CommitOptions): Promise<void> {
-    return requested(this.#engine, options, NOTHING, (request) => {
-      return new Promise((resolve, reject) => {
-        const given = resolveLogSettings(settings);
-        const { durability } = resolveCommitOptions(options);
-        this.#checkOpen();
+    return requested(this.#engine, options, NOTHING, async (request) => {
+      const given = resolveLogSettings(settings);
+      const { durability } = resolveCommitOptions(options);
+      this.#checkOpen();
+      await new Promise<void>((resolve, reject) => {
         configureLog(this.#engine, this.#state, given, durability, resolve, reject, request?.tells());
       });
+      await asItStands(this.#engine, this.#engine.durability(durability));
     });
   }
 

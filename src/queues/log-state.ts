@@ -23,6 +23,7 @@ import {
   mergeLogConfig,
   type ResolvedLogSettings,
 } from "../api/options.js";
+import { onAbort } from "../api/signals.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
@@ -36,7 +37,6 @@ import { LogExtent } from "./log-extent.js";
 import { LogRoom } from "./log-room.js";
 import { Retention } from "./retention.js";
 import { groupIdOf, parseRules, SharedGroupState } from "./shared-group.js";
-import { onAbort } from "./signals.js";
 
 /** On disk: append, never renumber. */
 export const LogOp = {

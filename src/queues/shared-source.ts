@@ -2,11 +2,11 @@ import type { Codec } from "../api/codec.js";
 import type { DequeueOptions, GroupInfo, PeekedTask, PeekOptions, SharedGroup, Task } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import type { ConsumerConfig } from "../api/options.js";
+import { onAbort } from "../api/signals.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { LogOp, type LogState } from "./log-state.js";
 import type { SharedGroupState } from "./shared-group.js";
-import { onAbort } from "./signals.js";
 import { EmbeddedSource } from "./source.js";
 
 /** A member of a shared group of an embedded log. */

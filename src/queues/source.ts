@@ -18,6 +18,7 @@ import type {
   WorkOptions,
 } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
+import { checkBatch } from "../api/input.js";
 import {
   type ResolvedDequeueOptions,
   resolveCommitOptions,
@@ -31,6 +32,7 @@ import {
   resolveTransactionNackOptions,
   resolveTransactionReleaseOptions,
 } from "../api/options.js";
+import { onAbort } from "../api/signals.js";
 import type { Engine } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
@@ -42,10 +44,8 @@ import { type Consumer, giveUp, RELEASE_BYTES_MAX, SETTLE_BYTES_MAX } from "./co
 import { EmbeddedDeadLetters } from "./dead-letters.js";
 import type { Peeker, Receiver } from "./delivery.js";
 import { CHILD_DONE_BYTES_MAX } from "./flows.js";
-import { checkBatch } from "./input.js";
 import type { Outstanding } from "./ledger.js";
 import { type Answer, AnswerKind, NACKED, NOTHING, type Request, requested } from "./requested.js";
-import { onAbort } from "./signals.js";
 import type { DeathCause } from "./task-record.js";
 import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
 

@@ -27,6 +27,7 @@ import type {
   TaskStatus,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { checkBatch } from "../api/input.js";
 import { checkCursorName } from "../api/names.js";
 import {
   DELAY_MS_MAX,
@@ -50,10 +51,10 @@ import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
-import { type Change, commit, foreignQueue } from "./commit.js";
+import { asItStands, type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
-import { checkBatch, detach, InputReader, park } from "./input.js";
+import { detach, InputReader, park } from "./input.js";
 import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
@@ -381,6 +382,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       this.checkOpen();
       const identified = request?.tells();
       await configureTasks(this.engine, this.#state, change, durability, identified);
+      await asItStands(this.engine, durability);
     });
   }
 

@@ -73,6 +73,8 @@ export class Stream {
   runs: Run[] = [];
   /** Times that runs have been replaced by rewritten ones in this life. */
   rewrites = 0;
+  /** Records have been removed from the midst of runs: not every offset of theirs has one. */
+  hasHoles = false;
   /** Runs that end at or below this take no further batches. */
   sealedTo = 0;
   /** Below this, compaction has left no key twice. */
@@ -141,7 +143,9 @@ export class Stream {
   trimTo(offset: number): void {
     if (offset <= this.head) return;
     this.head = offset;
-    this.gaps = this.gaps.filter((gap) => gap.to > offset);
+    // One in the midst of a run is needed for as long as the run is, to tell how many of its offsets have records.
+    const from = Math.min(offset, this.runs[0]?.first ?? offset);
+    this.gaps = this.gaps.filter((gap) => gap.to > from);
   }
 
   /** Offsets in [from, to) that were given to records; those that have been removed since count as well. */
@@ -158,7 +162,7 @@ export class Stream {
    * taken to be spread evenly. Reads nothing.
    */
   recordsLeft(from: number, to: number): number {
-    if (this.rewrites === 0 && this.cleanTo === 0) return this.recordsBetween(from, to);
+    if (!this.hasHoles) return this.recordsBetween(from, to);
     let records = 0;
     let at = from;
     for (let index = firstEndingBehind(this.runs, from); index < this.runs.length; index++) {

@@ -87,6 +87,11 @@ export class Wal {
   #ahead: Promise<void> = Promise.resolve();
   #stopped = false;
   #spareCount = 0;
+  /**
+   * The power was cut: of what was not synced, a file of an earlier life may have the size without the space. It is filled
+   * again when it is reused.
+   */
+  mayHaveHoles = false;
   #zeros: Buffer | undefined;
   writtenBytes = 0;
   syncs = 0;
@@ -148,7 +153,7 @@ export class Wal {
   /** Takes over a file left from an earlier life for reuse. */
   adoptSpare(name: string): void {
     const path = `${this.#directory}/${name}`;
-    this.#keepSpare(path, this.#disk.size(path) ?? 0);
+    this.#keepSpare(path, this.mayHaveHoles ? 0 : (this.#disk.size(path) ?? 0));
   }
 
   /**
@@ -264,7 +269,7 @@ export class Wal {
       if (wal.position > 0) continue;
       this.files.splice(this.files.indexOf(wal), 1);
       wal.file.close();
-      this.#keepSpare(wal.file.path, wal.allocated);
+      this.#keepSpare(wal.file.path, this.#spaceOf(wal));
     }
     for (const wal of this.files) {
       const end = Math.max(wal.position, FILE_HEADER_BYTES);
@@ -418,7 +423,24 @@ export class Wal {
       this.#disk.unlink(wal.file.path);
     } else {
       wal.file.close();
-      this.#keepSpare(wal.file.path, wal.allocated);
+      this.#keepSpare(wal.file.path, this.#spaceOf(wal));
+    }
+  }
+
+  /** Bytes of a file that can be written again without needing disk space, for sure. */
+  #spaceOf({ header, allocated }: WalFile): number {
+    return header === undefined && this.mayHaveHoles ? 0 : allocated;
+  }
+
+  /** Makes the space of spare files durable, so that the next life can count on it; at best. */
+  async syncSpares(): Promise<void> {
+    for (const { path } of this.#spares) {
+      try {
+        const file = this.#disk.openFile(path, "write");
+        await file.sync().finally(() => file.close());
+      } catch {
+        // What then runs out of space is a change on a full disk, after a power cut.
+      }
     }
   }
 

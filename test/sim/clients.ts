@@ -292,12 +292,7 @@ export class Clients {
         continue;
       }
       commit.outcome = "pending";
-      // What was seen of it, and has been done with it, is lost.
-      for (const item of commit.items) {
-        Object.assign(item, { id: undefined, offset: undefined, place: undefined });
-        item.acks.length = 0;
-        item.purges.length = 0;
-      }
+      for (const item of commit.items) this.model.sentAgain(item);
       this.trackNamed(call, made.answer);
     }
     await this.machine.clock.run(() => this.pending === 0 || this.halted, 1000);

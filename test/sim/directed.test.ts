@@ -186,6 +186,23 @@ for (const errno of ["EIO", "EMFILE", "EACCES"]) {
   });
 }
 
+void test("a call that finds a queue as it wants it is answered when that is durable", async () => {
+  const machine = Simulated.boot(8);
+  const mq = await machine.open();
+  const jobs = await machine.settle(mq.openTask("jobs"));
+  const log = await machine.settle(mq.openLog("events"));
+  const retention = { maxCount: 5 };
+  void codeOf(jobs.pause());
+  void codeOf(log.configure({ retention }));
+  // Written, and on its way to the platter.
+  await machine.pass(0);
+  await machine.settle(Promise.race([jobs.pause(), log.configure({ retention })]));
+  const next = machine.cutPower("none");
+  const again = await next.open();
+  assert.equal((await next.settle((await next.settle(again.openTask("jobs"))).stats())).paused, true);
+  assert.equal((await next.settle((await next.settle(again.openLog("events"))).settings())).retention.maxCount, 5);
+});
+
 void test("a full disk refuses what it cannot take", async () => {
   const machine = Simulated.boot(5);
   const mq = await machine.open({ ...TINY, walFileBytes: "4MiB" });
@@ -228,6 +245,24 @@ for (const walFileBytes of ["256KiB", "4MiB"]) {
     const { wal, health } = await machine.settle(mq.stats());
     assert.notEqual(health, "failed");
     assert.ok(wal.writtenBytes - before > 1024 * 1024, "more was written than had been allocated");
+  });
+}
+
+for (const end of ["a kill", "a close"] as const) {
+  void test(`a task that waits for its next attempt waits on after ${end}`, async () => {
+    const machine = Simulated.boot(9);
+    const mq = await machine.open();
+    const jobs = await machine.settle(mq.openTask("jobs"));
+    await machine.settle(jobs.enqueue("task"));
+    const task = await machine.settle(jobs.dequeue());
+    await machine.settle(jobs.nack(task!, { delay: 60_000 }));
+    await machine.pass(20_000);
+    if (end === "a close") await machine.settle(mq.close());
+    const next = end === "a close" ? machine : machine.kill();
+    const again = await next.settle((await next.open()).openTask("jobs"));
+    await next.pass(30_000);
+    assert.equal(await next.settle(again.dequeue()), undefined);
+    assert.equal((await next.settle(again.dequeue({ wait: "1m" })))?.attempt, 2);
   });
 }
 

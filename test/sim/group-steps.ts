@@ -218,7 +218,7 @@ async function seekGroup(clients: Clients, step: Step): Promise<void> {
     commit,
     member.seek(to, options(step)),
     (offset) => group.sought(reader, offset),
-    () => group.failed(reader),
+    () => group.notSought(reader, commit),
   );
 }
 

@@ -148,3 +148,21 @@ void test("groups go on behind a segment whose last record is superseded", async
   }
   assert.deepEqual(offsets, [0, 2]);
 });
+
+void test("what a member has committed as it leaves is not read again", async () => {
+  const machine = Simulated.boot(9);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  await machine.settle(log.appendBatch(["first", "second"]));
+  const leaving = await machine.settle(log.group("readers"));
+  const staying = await machine.settle(log.group("readers"));
+  const [first] = await machine.settle(leaving.read({ max: 1 }));
+  assert.ok(first !== undefined);
+  const committed = leaving.commit(first);
+  await machine.settle(Promise.all([leaving.close(), committed]));
+  const records = await machine.settle(staying.read({ max: 1 }));
+  assert.deepEqual(
+    records.map(({ offset }) => offset),
+    [1],
+  );
+});

@@ -62,8 +62,9 @@ export async function drain(clients: Clients, handle: SourceHandle): Promise<voi
     model.pausing(resuming, false);
     await clients.awaitTracked(resuming, queue.resume({ durability: "sync" }));
   }
+  let idle = false;
   for (let rounds = 0; ; rounds++) {
-    const left = await waitingIn(clients, handle);
+    const left = await waitingIn(clients, handle, idle);
     // A group does not count the letters that were redriven: they are waited for.
     if (left === "" && queue !== undefined) return;
     if (rounds >= DRAIN_ROUNDS_MAX) {
@@ -75,9 +76,10 @@ export async function drain(clients: Clients, handle: SourceHandle): Promise<voi
     const tasks = await clients.await(source.dequeueBatch({ max: 16, wait: 60_000 }));
     clients.model.acked(delivery, clients.nowMs);
     model.handedOut(delivery, tasks!.length, clients.nowMs);
+    idle = tasks!.length === 0;
     for (const task of tasks!) delivered(clients, handle, delivery, task, rules.leaseMs);
-    if (tasks!.length === 0 && left === "") return;
-    if (tasks!.length === 0) continue;
+    if (idle && left === "") return;
+    if (idle) continue;
     const ack = clients.begin("ack", { mode: "sync" });
     const held = clients.held.splice(-tasks!.length);
     for (const { place, token } of held) model.settling(place, token, ack, true);
@@ -86,14 +88,19 @@ export async function drain(clients: Clients, handle: SourceHandle): Promise<voi
   }
 }
 
-/** What there is still to be done, in words. */
-async function waitingIn(clients: Clients, { queue, group }: SourceHandle): Promise<string> {
+/**
+ * What there is still to be done, in words.
+ * @param idle nothing came although it was waited for
+ */
+async function waitingIn(clients: Clients, { queue, group, model }: SourceHandle, idle: boolean): Promise<string> {
   if (queue !== undefined) {
     const { ready, scheduled, leased } = (await clients.await(queue.stats()))!;
     const left = `${ready} ready, ${scheduled} scheduled, ${leased} leased`;
     return ready + scheduled + leased === 0 ? "" : left;
   }
   const { lag, leased } = (await clients.await(group!.info()))!;
+  // What is left of a segment that was rewritten is estimated where a position cuts it.
+  if (idle && model.lagIsEstimated && leased === 0) return "";
   return lag + leased === 0 ? "" : `${lag} not done, of which ${leased} leased`;
 }
 

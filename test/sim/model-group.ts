@@ -112,6 +112,12 @@ export class GroupModel {
     this.moves.push({ to: offset, seeks: true, commit });
   }
 
+  /** Whether a seek that was not answered well has taken effect is not known, nor where its member reads on. */
+  notSought(reader: ReaderModel, { outcome }: Commit): void {
+    if (outcome === "unknown") this.holder = undefined;
+    else this.failed(reader);
+  }
+
   sought(reader: ReaderModel, offset: number): void {
     this.turn(reader);
     reader.next = offset;

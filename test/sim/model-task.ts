@@ -102,6 +102,10 @@ export class TaskModel {
     return this.log !== undefined;
   }
 
+  get lagIsEstimated(): boolean {
+    return this.log?.removal.compacts === true;
+  }
+
   // ---------------------------------------------------------------------------------------------------- what is done
 
   paced(rules: PaceRules): void {
@@ -353,7 +357,11 @@ export class TaskModel {
     if (fact?.token !== undefined && fact.settling.length === 0 && nowMs < fact.leaseEndMs) {
       this.violate(`${what} was taken at ${nowMs}, while leased until ${fact.leaseEndMs}`);
     }
-    if (nowMs < (fact?.dueMs ?? item.dueMs)) this.violate(`${what} was taken at ${nowMs}, before it was due`);
+    // One that was redriven has another place, and waits for nothing.
+    const redriven = this.redrives.some((redrive) => redrive.possible);
+    if (!redriven && nowMs < (fact?.dueMs ?? item.dueMs)) {
+      this.violate(`${what} was taken at ${nowMs}, before it was due`);
+    }
     item.acks.push(delivery);
     delivery.ended.push(item);
     if (fact !== undefined) fact.token = undefined;
@@ -653,6 +661,14 @@ export class TaskModel {
       this.items.push(item);
     }
     return item;
+  }
+
+  /** A record of the log is sent again: what the group knew of it is lost. */
+  forget(number: number): void {
+    const item = this.own.get(number);
+    if (item === undefined) return;
+    this.own.delete(number);
+    this.items.splice(this.items.indexOf(item), 1);
   }
 
   private show(place: string, item: Item): void {

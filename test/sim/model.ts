@@ -92,6 +92,14 @@ export class Model {
     return item;
   }
 
+  /** The call that sent a message is made again: what was seen of it, and has been done with it, is lost. */
+  sentAgain(item: Item): void {
+    Object.assign(item, { id: undefined, offset: undefined, place: undefined });
+    item.acks.length = 0;
+    item.purges.length = 0;
+    for (const source of this.sources.values()) source.forget(item.number);
+  }
+
   log(name: string): LogModel {
     let log = this.logs.get(name);
     if (log === undefined) {

@@ -15,6 +15,12 @@ export class ManualClock implements Clock {
   readonly #waiting = new Set<Waiting>();
   /** Timers that have gone off, to show that no amount of passing time makes for a busy loop. */
   timersFired = 0;
+  readonly #settle: () => Promise<void>;
+
+  /** @param quiet has what is under way go on, until it waits for time to pass */
+  constructor(quiet: () => Promise<void> = settle) {
+    this.#settle = quiet;
+  }
 
   wallMs(): number {
     return this.#wallMs;
@@ -42,7 +48,7 @@ export class ManualClock implements Clock {
   /** Lets time pass on both clocks, stopping at every timer on the way. */
   async pass(ms: number): Promise<void> {
     const end = this.#elapsedMs + ms;
-    await settle();
+    await this.#settle();
     for (;;) {
       const next = this.#next(end);
       if (next === undefined) break;
@@ -50,10 +56,10 @@ export class ManualClock implements Clock {
       this.#waiting.delete(next);
       this.timersFired++;
       next.callback();
-      await settle();
+      await this.#settle();
     }
     this.#moveTo(end);
-    await settle();
+    await this.#settle();
   }
 
   #next(limitMs: number): Waiting | undefined {

@@ -1,16 +1,24 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type Command, Option } from "commander";
+import { VarveError } from "../../api/errors.js";
 import { parseSize } from "../../api/units.js";
 import { type Address, formatAddress, parseAddress } from "../../daemon/address.js";
 import { NO_CONFIG, parseConfig } from "../../daemon/config.js";
 import { Daemon } from "../../daemon/daemon.js";
 import { keepHeapSmall } from "../../daemon/heap.js";
 import { jsonLogger, LOG_LEVELS, type LogLevel } from "../../daemon/log.js";
+import type { TlsFiles } from "../../daemon/tls.js";
+import { formatTarget, parseTarget } from "../../wire/target.js";
 import { wholeNumber, withCommonOptions } from "../options.js";
 import { action } from "../run.js";
 
 interface DaemonCommandOptions {
+  readonly target?: readonly string[];
   readonly kestrel?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly tlsCa?: string;
+  readonly tlsClientAuth?: boolean;
   readonly auth?: string;
   readonly insecure?: boolean;
   readonly config?: string;
@@ -31,11 +39,23 @@ const KESTREL_DEFAULT = "127.0.0.1:22133";
 export function registerDaemon(program: Command, version: string): void {
   const command = program
     .command("daemon")
-    .summary("serve a directory to memcache clients")
+    .summary("serve a directory to other processes")
     .description(
-      "Serves the task queues of a directory over the memcache text protocol with Kestrel's semantics, until SIGTERM or SIGINT.",
+      "Serves a directory until SIGTERM or SIGINT: with --target to varve's own clients, which dial it; with --kestrel, and " +
+        "when neither is given, its task queues over the memcache text protocol with Kestrel's semantics.",
     )
-    .option("--kestrel <host:port>", `where to listen (${KESTREL_DEFAULT}; with --auth, nowhere)`)
+    .option(
+      "--target <url...>",
+      "where to listen for varve's clients: tcp://host:port, tls://..., unix:///path, pipe://name",
+    )
+    .option(
+      "--kestrel <host:port>",
+      `where to listen for memcache clients (${KESTREL_DEFAULT} without --target and --auth)`,
+    )
+    .option("--tls-cert <file>", "PEM certificate of tls:// targets, with those that lead to its authority behind it")
+    .option("--tls-key <file>", "its PEM key")
+    .option("--tls-ca <file>", "PEM authorities of clients' certificates")
+    .option("--tls-client-auth", "refuse clients without a certificate of --tls-ca")
     .option("--auth <file>", "users file: who may do what (docs/guide/security.md); read again at SIGHUP")
     .option("--insecure", "allow addresses that other machines can reach, without login or encryption")
     .option("--config <file>", "JSON file with the settings of queues (docs/kestrel.md)")
@@ -48,7 +68,10 @@ export function registerDaemon(program: Command, version: string): void {
     .addOption(
       new Option("--log-level <level>", "what to log, as JSON lines on stderr").choices(LOG_LEVELS).default("info"),
     )
-    .addHelpText("after", "\nExample:\n  $ varve daemon --data-dir ./data --kestrel 127.0.0.1:22133");
+    .addHelpText(
+      "after",
+      "\nExample:\n  $ varve daemon --data-dir ./data --target tcp://127.0.0.1:7420 --kestrel 127.0.0.1:22133",
+    );
 
   action<[], DaemonCommandOptions>(withCommonOptions(command), async (run) => {
     const { options } = run;
@@ -63,6 +86,8 @@ export function registerDaemon(program: Command, version: string): void {
         cacheBytes: options.cache,
       },
       kestrel: kestrelAddress(options),
+      targets: (options.target ?? []).map((target) => parseTarget(target, "--target")),
+      tls: tlsFiles(options),
       users: options.auth,
       insecure: options.insecure === true,
       config:
@@ -79,8 +104,10 @@ export function registerDaemon(program: Command, version: string): void {
     if (options.pidFile !== undefined) writeFileSync(options.pidFile, `${process.pid}\n`);
     try {
       const address = daemon.kestrel && formatAddress(daemon.kestrel.address);
-      await run.print({ pid: process.pid, dataDir: options.dataDir, kestrel: address }, () => {
-        return `varve ${version} serves ${options.dataDir}: kestrel on ${address}, pid ${process.pid}`;
+      const targets = daemon.native?.targets.map(formatTarget) ?? [];
+      await run.print({ pid: process.pid, dataDir: options.dataDir, targets, kestrel: address }, () => {
+        const shown = [...targets, ...(address === undefined ? [] : [`kestrel on ${address}`])].join(", ");
+        return `varve ${version} serves ${options.dataDir}: ${shown}, pid ${process.pid}`;
       });
       await stopped;
       // Nothing acknowledged is lost by leaving: the next open recovers it.
@@ -94,9 +121,20 @@ export function registerDaemon(program: Command, version: string): void {
 }
 
 /** Everybody who reaches Kestrel's port is let in: where there is a login, that must have been asked for. */
-function kestrelAddress({ kestrel, auth }: DaemonCommandOptions): Address | undefined {
-  if (kestrel === undefined && auth !== undefined) return undefined;
+function kestrelAddress({ kestrel, target, auth }: DaemonCommandOptions): Address | undefined {
+  if (kestrel === undefined && (auth !== undefined || target !== undefined)) return undefined;
   return parseAddress(kestrel ?? KESTREL_DEFAULT, "--kestrel");
+}
+
+/** @throws VarveError `ERR_OPTION`: a certificate without its key, or the other way round */
+function tlsFiles({ tlsCert, tlsKey, tlsCa, tlsClientAuth }: DaemonCommandOptions): TlsFiles | undefined {
+  if (tlsCert === undefined && tlsKey === undefined && tlsCa === undefined && tlsClientAuth === undefined) {
+    return undefined;
+  }
+  if (tlsCert === undefined || tlsKey === undefined) {
+    throw new VarveError("ERR_OPTION", "TLS takes both --tls-cert and --tls-key");
+  }
+  return { cert: tlsCert, key: tlsKey, ca: tlsCa, clientAuth: tlsClientAuth === true };
 }
 
 /** Resolves at the first SIGTERM or SIGINT. A second one has its usual effect. */

@@ -1,0 +1,313 @@
+/** The calls with a layout of their own: what is made most. Layouts: src/wire/layouts.ts */
+
+import type {
+  CommitOptions,
+  DequeueOptions,
+  EnqueueOptions,
+  LogQueue,
+  RequestIdentity,
+  Task,
+  TaskQueue,
+  TaskSource,
+} from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import { Kind } from "../wire/frame.js";
+import type { Input } from "../wire/input.js";
+import {
+  durabilityOf,
+  readMessage,
+  readMessages,
+  readTerms,
+  readTokens,
+  writeOffsets,
+  writeRecords,
+  writeTasks,
+} from "../wire/layouts.js";
+import { type Method, Methods } from "../wire/methods.js";
+import { readValue } from "../wire/value.js";
+import { type Connection, leaving } from "./connection.js";
+import { giveBack, type Handle, type Source } from "./session.js";
+
+export interface HotCall {
+  readonly method: Method;
+  readonly id: number;
+  readonly handle: Handle;
+  readonly waitMs: number;
+  /** By which a repeated call is known. */
+  readonly request: RequestIdentity | undefined;
+  readonly input: Input;
+}
+
+type Run = (connection: Connection, call: HotCall) => void;
+
+const AUTO_ACK = 4;
+const LEASE = 8;
+const RESULT = 4;
+const DELAY = 4;
+const ERROR = 8;
+const DEAD = 16;
+
+export const HOT: readonly (Run | undefined)[] = (() => {
+  const byOpcode: (Run | undefined)[] = [];
+  const define = (method: Method, run: Run) => {
+    byOpcode[method.opcode] = run;
+  };
+  define(Methods.append, append);
+  define(Methods.appendBatch, appendBatch);
+  define(Methods.read, read);
+  define(Methods.memberRead, memberRead);
+  define(Methods.enqueue, enqueue);
+  define(Methods.enqueueBatch, enqueueBatch);
+  define(Methods.dequeue, dequeue);
+  define(Methods.ack, ack);
+  define(Methods.nack, nack);
+  define(Methods.extend, extend);
+  return byOpcode;
+})();
+
+function wrongHandle({ method, handle }: HotCall): VarveError {
+  return new VarveError("ERR_ARGUMENT", `a ${handle.type} has no ${method.name}`);
+}
+
+function logOf(call: HotCall): LogQueue {
+  if (call.handle.type !== "log") throw wrongHandle(call);
+  return call.handle.object;
+}
+
+function tasksOf(call: HotCall): TaskQueue {
+  if (call.handle.type !== "task") throw wrongHandle(call);
+  return call.handle.object;
+}
+
+function sourceOf(call: HotCall): Source {
+  const { type, object } = call.handle;
+  if (type === "log" || type === "member") throw wrongHandle(call);
+  return object;
+}
+
+/** Answers when the promise is settled. `write` writes the body of the answer. */
+function answer<T>(
+  connection: Connection,
+  { method, id }: HotCall,
+  promise: Promise<T>,
+  write: (connection: Connection, value: T) => void,
+): void {
+  connection.begun(method);
+  promise.then(
+    (value) => {
+      connection.done(method, id);
+      if (connection.isOver) return;
+      if (connection.isLeaving && method.waits && (value as unknown[]).length === 0) {
+        connection.fail(id, leaving());
+        return;
+      }
+      try {
+        connection.output.begin(Kind.Ok, id);
+        write(connection, value);
+        connection.ended();
+      } catch (error) {
+        connection.fail(id, error);
+      }
+    },
+    (error: unknown) => {
+      connection.done(method, id);
+      connection.fail(id, error);
+    },
+  );
+}
+
+const nothing = () => {};
+
+/** `undefined` where the call says nothing, which is what embedded queues are quickest with. */
+function commitOptions({ request }: HotCall, flags: number): CommitOptions | undefined {
+  const durability = durabilityOf(flags);
+  return durability === undefined && request === undefined ? undefined : { durability, request };
+}
+
+// ----------------------------------------------------------------------------------------------------------------- logs
+
+function append(connection: Connection, call: HotCall): void {
+  const { input } = call;
+  const log = logOf(call);
+  const options = commitOptions(call, input.u8());
+  const message = readMessage(input);
+  input.end();
+  answer(connection, call, log.append(message, options), ({ output }, offset) => output.u64(offset));
+}
+
+function appendBatch(connection: Connection, call: HotCall): void {
+  const { input } = call;
+  const log = logOf(call);
+  const options = commitOptions(call, input.u8());
+  const messages = readMessages(input);
+  input.end();
+  answer(connection, call, log.appendBatch(messages, options), ({ output }, offsets) => writeOffsets(output, offsets));
+}
+
+function read(connection: Connection, call: HotCall): void {
+  const offset = call.input.u64();
+  call.input.end();
+  answer(connection, call, logOf(call).read(offset), ({ output }, record) => {
+    writeRecords(output, record === undefined ? [] : [record]);
+  });
+}
+
+function memberRead(connection: Connection, call: HotCall): void {
+  const { handle, input, id, waitMs } = call;
+  if (handle.type !== "member") throw wrongHandle(call);
+  const max = input.u32();
+  const maxBytes = input.u64();
+  input.end();
+  const signal = connection.waitOf(id);
+  const records = handle.object.read({ max, maxBytes, wait: waitMs, signal });
+  answer(connection, call, records, ({ output }, read) => writeRecords(output, read));
+}
+
+// ---------------------------------------------------------------------------------------------------------------- tasks
+
+function namedTerms({ input, request }: HotCall): EnqueueOptions | undefined {
+  const terms = readTerms(input);
+  return request === undefined ? terms : { ...terms, request };
+}
+
+function enqueue(connection: Connection, call: HotCall): void {
+  const { input } = call;
+  const tasks = tasksOf(call);
+  const terms = namedTerms(call);
+  const message = readMessage(input);
+  input.end();
+  answer(connection, call, tasks.enqueue(message, terms), ({ output }, { id, created }) => {
+    output.u8(created ? 1 : 0);
+    output.data(id);
+  });
+}
+
+function enqueueBatch(connection: Connection, call: HotCall): void {
+  const { input } = call;
+  const tasks = tasksOf(call);
+  const terms = namedTerms(call);
+  const dedupeKeys = readValue(input) as readonly (string | undefined)[] | undefined;
+  const messages = readMessages(input);
+  input.end();
+  const options = dedupeKeys === undefined ? terms : { ...terms, dedupeKeys };
+  answer(connection, call, tasks.enqueueBatch(messages, options), ({ output }, enqueued) => {
+    output.u32(enqueued.length);
+    for (const { id, created } of enqueued) {
+      output.u8(created ? 1 : 0);
+      output.data(id);
+    }
+  });
+}
+
+function dequeue(connection: Connection, call: HotCall): void {
+  const { input, id, method, waitMs, request } = call;
+  const source = sourceOf(call);
+  const session = connection.session!;
+  session.received(input.u64());
+  const flags = input.u8();
+  const max = input.u32();
+  const leaseMs = (flags & LEASE) === 0 ? undefined : input.f64();
+  input.end();
+  const autoAck = (flags & AUTO_ACK) !== 0;
+  const lease = leaseMs === 0 ? "session" : leaseMs;
+  const options: DequeueOptions & { max: number } = {
+    max,
+    ...(waitMs > 0 ? { wait: waitMs, signal: connection.waitOf(id) } : {}),
+    ...((flags & 3) === 0 ? {} : { durability: durabilityOf(flags) }),
+    ...(autoAck ? { autoAck } : {}),
+    ...(lease === undefined ? {} : { lease }),
+    ...(request === undefined ? {} : { request }),
+  };
+  connection.begun(method);
+  source.dequeueBatch(options).then(
+    (tasks: Task[]) => {
+      connection.done(method, id);
+      // Nobody is there to take them. Given out with autoAck they are done, whoever has them.
+      if (connection.isOver || connection.session !== session) {
+        if (tasks.length > 0 && !autoAck) {
+          void giveBack(
+            source,
+            tasks.map(({ token }) => token),
+          );
+        }
+        return;
+      }
+      if (connection.isLeaving && waitMs > 0 && tasks.length === 0) {
+        connection.fail(id, leaving());
+        return;
+      }
+      try {
+        connection.output.begin(Kind.Ok, id);
+        writeTasks(connection.output, tasks);
+        connection.ended();
+      } catch (error) {
+        if (!autoAck)
+          void giveBack(
+            source,
+            tasks.map(({ token }) => token),
+          );
+        connection.fail(id, error);
+        return;
+      }
+      if (tasks.length > 0) session.delivering(source, autoAck ? [] : tasks, leaseMs === 0);
+    },
+    (error: unknown) => {
+      connection.done(method, id);
+      connection.fail(id, error);
+    },
+  );
+}
+
+function ack(connection: Connection, call: HotCall): void {
+  const { input } = call;
+  const source = sourceOf(call);
+  const flags = input.u8();
+  const tokens = readTokens(input);
+  const result = (flags & RESULT) === 0 ? undefined : readValue(input);
+  input.end();
+  const session = connection.session!;
+  const options = commitOptions(call, flags);
+  const acked =
+    (flags & RESULT) !== 0
+      ? tasksOf(call).ack(tokens[0]!, { ...options, result })
+      : tokens.length === 1
+        ? source.ack(tokens[0]!, options)
+        : source.ackBatch(tokens, options);
+  answer(connection, call, acked, () => {
+    for (const token of tokens) session.settled(token);
+  });
+}
+
+function nack(connection: Connection, call: HotCall): void {
+  const { input, handle } = call;
+  if (handle.type === "log" || handle.type === "member" || handle.type === "cursor") throw wrongHandle(call);
+  const flags = input.u8();
+  const token = input.ascii();
+  const delay = (flags & DELAY) === 0 ? undefined : input.f64();
+  const error = (flags & ERROR) === 0 ? undefined : input.string();
+  const dead = (flags & DEAD) !== 0;
+  input.end();
+  const options = { durability: durabilityOf(flags), request: call.request, delay, error, dead };
+  const session = connection.session!;
+  answer(connection, call, (handle.object as TaskSource).nack(token, options), ({ output }, nacked) => {
+    session.settled(token);
+    output.u8(nacked.dead ? 1 : 0);
+  });
+}
+
+function extend(connection: Connection, call: HotCall): void {
+  const { input, handle } = call;
+  if (handle.type === "log" || handle.type === "member" || handle.type === "cursor") throw wrongHandle(call);
+  const flags = input.u8();
+  const token = input.ascii();
+  const lease = (flags & LEASE) === 0 ? undefined : input.f64();
+  input.end();
+  const session = connection.session!;
+  const extended = (handle.object as TaskSource).extend(token, lease, commitOptions(call, flags));
+  answer(
+    connection,
+    call,
+    extended.then(() => session.settled(token)),
+    nothing,
+  );
+}

@@ -1,0 +1,334 @@
+/**
+ * The native front: the contract over sockets. It runs over any implementation of the contract, and knows nothing of it but
+ * that. Byte for byte: docs/protocol.md.
+ *
+ * Bounds over all clients, besides those of a connection: connections, bytes of unfinished frames, sessions that wait for
+ * their clients to come back.
+ */
+
+import { randomBytes, timingSafeEqual } from "node:crypto";
+import { chmodSync, unlinkSync } from "node:fs";
+import { connect, createServer as createPlainServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer, type TlsOptions } from "node:tls";
+import type { Logger, MessageQueue } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import { Feature, type Hello, ID_BYTES } from "../wire/hello.js";
+import type { Target } from "../wire/target.js";
+import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
+import { Connection } from "./connection.js";
+import { Session } from "./session.js";
+
+export interface NativeOptions {
+  /** What clients are told of the server: its name and version. */
+  readonly server: string;
+  /** Longest frame that is taken, in bytes. */
+  readonly frameBytesMax: number;
+  readonly maxConnections: number;
+  /** Bytes of unfinished frames of all connections together. */
+  readonly maxRequestBytes: number;
+  /** A client that is not let in after this long is cut off. */
+  readonly helloTimeoutMs: number;
+  /** A connection that stands still this long in the middle of a frame, or with answers that it does not take, is ended. */
+  readonly stallTimeoutMs: number;
+  /** How long what a client holds for its session waits for it to come back. */
+  readonly sessionMs: number;
+  readonly authenticator: Authenticator;
+  readonly logger: Logger;
+}
+
+const SILENT: Logger = { debug() {}, info() {}, warn() {}, error() {} };
+
+export const NATIVE_DEFAULTS: NativeOptions = Object.freeze({
+  server: "varve",
+  frameBytesMax: 64 * 1024 * 1024,
+  maxConnections: 10_000,
+  maxRequestBytes: 256 * 1024 * 1024,
+  helloTimeoutMs: 5000,
+  stallTimeoutMs: 30_000,
+  sessionMs: 10_000,
+  authenticator: OPEN,
+  logger: SILENT,
+});
+
+const SWEEP_MS = 1000;
+const BACKLOG = 1024;
+/** So many times sooner a client is cut off that has more before it than it should. */
+const OVERFULL_TIMES = 6;
+/** Waiting for their clients, all together. */
+const ABSENT_MAX = 10_000;
+/** What was said last gets this long to be taken. */
+const LINGER_MS = 1000;
+
+/** Where the server listens, and with TLS how. */
+export interface Endpoint {
+  readonly target: Target;
+  /** As for `tls.createServer`: `key`, `cert`, `ca`, `requestCert`... Never below TLS 1.2. */
+  readonly tls?: TlsOptions | undefined;
+}
+
+/** What connections see of the front. */
+export interface Front {
+  readonly mq: MessageQueue;
+  readonly options: NativeOptions;
+  readonly features: number;
+  nowMs(): number;
+  authenticate(credentials: Credentials): Principal | undefined;
+  /** The session that a client wants to go on with, or a new one. */
+  sessionFor(hello: Hello, principal: Principal, by: Connection): Promise<{ session: Session; resumed: boolean }>;
+  /** Notes bytes kept for unfinished frames; false when all together are too many. */
+  hold(bytes: number): boolean;
+  /** A client ends its session in order. */
+  endSession(session: Session): Promise<void>;
+  /** The connection of a session is gone; the client may come back. */
+  disconnected(session: Session, from: Connection): void;
+  refused(connection: Connection, error: unknown): void;
+  /** Has a socket that was ended go, at the latest after some time. */
+  lingering(socket: Socket): void;
+  left(connection: Connection): void;
+}
+
+/** A session, the connection that serves it, and the end of waiting for another one. */
+interface Entry {
+  readonly session: Session;
+  connection: Connection | undefined;
+  expires: NodeJS.Timeout | undefined;
+  /** What is done about a lost connection, one after the other. */
+  settled: Promise<void>;
+}
+
+export class NativeServer implements Front {
+  readonly mq: MessageQueue;
+  readonly options: NativeOptions;
+  readonly features = Feature.identity;
+  readonly #listeners: Server[] = [];
+  readonly #connections = new Set<Connection>();
+  /** By session id, in hex; the longest absent first. */
+  readonly #sessions = new Map<string, Entry>();
+  #heldBytes = 0;
+  #stopping = false;
+  #sweep: NodeJS.Timeout | undefined;
+
+  constructor(mq: MessageQueue, options: Partial<NativeOptions> = {}) {
+    this.mq = mq;
+    this.options = Object.freeze({ ...NATIVE_DEFAULTS, ...options });
+  }
+
+  /**
+   * Begins to listen there, too. Returns where, with the port that port 0 has become.
+   * @throws VarveError `ERR_OPTION` (TLS without a key); the operating system's error, `EADDRINUSE` for one
+   */
+  async listen({ target, tls }: Endpoint): Promise<Target> {
+    const connected = (socket: Socket) => this.#connected(socket);
+    if (target.scheme === "tls" && tls === undefined) {
+      throw new VarveError("ERR_OPTION", "a tls:// target needs a key and a certificate");
+    }
+    const server =
+      target.scheme === "tls"
+        ? createTlsServer({ ...tls, minVersion: "TLSv1.2", handshakeTimeout: this.options.helloTimeoutMs }, connected)
+        : createPlainServer({ noDelay: true }, connected);
+    await bind(server, target);
+    server.on("error", (error) => this.options.logger.error({ error }, "the listener reported an error"));
+    server.on("tlsClientError", (_error, socket: Socket) => socket.destroy());
+    this.#listeners.push(server);
+    if (this.#sweep === undefined) {
+      this.#sweep = setInterval(() => this.#endStalled(), SWEEP_MS);
+      this.#sweep.unref();
+    }
+    const address = server.address();
+    if (!("port" in target) || address === null || typeof address === "string") return target;
+    return { scheme: target.scheme, host: target.host, port: address.port };
+  }
+
+  /**
+   * Accepts no more connections, tells clients that it is ending, answers what is under way, and gives back what sessions
+   * hold. Connections that are not over after `timeoutMs` are cut off.
+   */
+  async close(timeoutMs = 5000): Promise<void> {
+    this.#stopping = true;
+    const closed = this.#listeners.map((server) => new Promise<void>((resolve) => server.close(() => resolve())));
+    let deadline: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      deadline = setTimeout(resolve, timeoutMs);
+    });
+    await Promise.race([late, Promise.all([...this.#connections].map((connection) => connection.leave()))]);
+    for (const connection of this.#connections) this.lingering(connection.socket);
+    await Promise.race([late, Promise.all(closed)]);
+    clearTimeout(deadline);
+    clearInterval(this.#sweep);
+    for (const connection of this.#connections) connection.destroy();
+    await Promise.all([...this.#sessions.values()].map((entry) => this.#end(entry)));
+    await Promise.all(closed);
+  }
+
+  get connections(): number {
+    return this.#connections.size;
+  }
+
+  nowMs(): number {
+    return performance.now();
+  }
+
+  authenticate(credentials: Credentials): Principal | undefined {
+    return this.options.authenticator.authenticate(credentials);
+  }
+
+  async sessionFor(
+    hello: Hello,
+    principal: Principal,
+    by: Connection,
+  ): Promise<{ session: Session; resumed: boolean }> {
+    const known = this.#sessions.get(Buffer.from(hello.sessionId).toString("hex"));
+    if (known !== undefined && this.#isSame(known.session, hello, principal)) {
+      clearTimeout(known.expires);
+      known.expires = undefined;
+      // A connection of which the client knows that it is lost, though nobody has told this side.
+      const before = known.connection;
+      known.connection = by;
+      if (before !== undefined) {
+        before.destroy();
+        this.#whenLost(known);
+      }
+      await known.settled;
+      await known.session.giveBackLost(hello.received);
+      known.session.principal = principal;
+      return { session: known.session, resumed: true };
+    }
+    const session = new Session(randomBytes(ID_BYTES), hello.clientId, principal);
+    this.#sessions.set(session.id.toString("hex"), {
+      session,
+      connection: by,
+      expires: undefined,
+      settled: Promise.resolve(),
+    });
+    return { session, resumed: false };
+  }
+
+  #isSame(session: Session, hello: Hello, principal: Principal): boolean {
+    return session.principal.name === principal.name && timingSafeEqual(session.clientId, hello.clientId);
+  }
+
+  async endSession(session: Session): Promise<void> {
+    const entry = this.#entryOf(session);
+    if (entry !== undefined) await this.#end(entry);
+  }
+
+  disconnected(session: Session, from: Connection): void {
+    const entry = this.#entryOf(session);
+    // It has come back over another one already.
+    if (entry === undefined || entry.connection !== from) return;
+    entry.connection = undefined;
+    this.#whenLost(entry);
+    if (this.#stopping) return;
+    entry.expires = setTimeout(() => void this.#end(entry), this.options.sessionMs);
+    entry.expires.unref();
+    this.#limitAbsent(entry);
+  }
+
+  #whenLost(entry: Entry): void {
+    entry.settled = entry.settled.then(() => entry.session.disconnected());
+  }
+
+  /** Puts the session behind the others that wait for their clients, and ends the first ones if there are too many. */
+  #limitAbsent(entry: Entry): void {
+    const key = entry.session.id.toString("hex");
+    this.#sessions.delete(key);
+    this.#sessions.set(key, entry);
+    if (this.#sessions.size - this.#connections.size <= ABSENT_MAX) return;
+    for (const other of this.#sessions.values()) {
+      if (other.connection !== undefined) continue;
+      void this.#end(other);
+      return;
+    }
+  }
+
+  #entryOf(session: Session): Entry | undefined {
+    return this.#sessions.get(session.id.toString("hex"));
+  }
+
+  async #end(entry: Entry): Promise<void> {
+    clearTimeout(entry.expires);
+    this.#sessions.delete(entry.session.id.toString("hex"));
+    await entry.settled;
+    await entry.session.end();
+  }
+
+  hold(bytes: number): boolean {
+    this.#heldBytes += bytes;
+    return bytes <= 0 || this.#heldBytes <= this.options.maxRequestBytes;
+  }
+
+  refused(connection: Connection, error: unknown): void {
+    const { remoteAddress } = connection.socket;
+    this.options.logger.warn({ remoteAddress, error }, "a connection was ended");
+  }
+
+  lingering(socket: Socket): void {
+    if (socket.destroyed) return;
+    const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+    socket.once("close", () => clearTimeout(timer));
+  }
+
+  left(connection: Connection): void {
+    this.#connections.delete(connection);
+  }
+
+  #connected(socket: Socket): void {
+    if (this.#connections.size >= this.options.maxConnections || this.#stopping) {
+      socket.on("error", () => {});
+      socket.destroy();
+      return;
+    }
+    this.#connections.add(new Connection(this, socket));
+  }
+
+  #endStalled(): void {
+    const nowMs = this.nowMs();
+    const { helloTimeoutMs, stallTimeoutMs } = this.options;
+    for (const connection of this.#connections) {
+      if (connection.isNew) {
+        if (nowMs - connection.startedMs > helloTimeoutMs) connection.destroy();
+      } else if (connection.isStuck) {
+        const allowedMs = connection.isOverfull ? stallTimeoutMs / OVERFULL_TIMES : stallTimeoutMs;
+        if (nowMs - connection.lastActiveMs > allowedMs) connection.destroy();
+      }
+    }
+  }
+}
+
+/** A socket file that a killed daemon has left behind is replaced; one that somebody listens on is not. */
+async function bind(server: Server, target: Target): Promise<void> {
+  try {
+    await listenAt(server, target);
+  } catch (error) {
+    if (target.scheme !== "unix" || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    if (await isAlive(target.path)) throw error;
+    unlinkSync(target.path);
+    await listenAt(server, target);
+  }
+  // For this user alone.
+  if (target.scheme === "unix") chmodSync(target.path, 0o600);
+}
+
+function listenAt(server: Server, target: Target): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    const where = "port" in target ? { host: target.host, port: target.port } : { path: target.path };
+    server.listen({ ...where, backlog: BACKLOG }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Whether somebody accepts connections there. */
+function isAlive(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ path });
+    socket.once("connect", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    // Only a refusal says that nobody does; a file of another kind is left alone as well.
+    socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "ECONNREFUSED"));
+  });
+}

@@ -1,0 +1,164 @@
+/**
+ * What the server knows of one client, over all its connections. It outlives a lost connection for a while, so that a client
+ * that comes back finds its handles, and keeps what it holds "for the session".
+ *
+ * Invariants
+ * - At most one connection serves a session.
+ * - A delivery whose answer the client may not have received is remembered until a later call says that it has.
+ */
+
+import type {
+  GroupMember,
+  LogQueue,
+  QueueKind,
+  SharedGroup,
+  Task,
+  TaskCursor,
+  TaskQueue,
+  TaskRef,
+} from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
+import type { Principal } from "./access.js";
+
+/** What a client may keep open. */
+const HANDLES_MAX = 65_536;
+
+/** What hands out tasks, as far as all of them do. */
+export type Source = Pick<TaskCursor, "dequeueBatch" | "ack" | "ackBatch" | "peek"> & {
+  release(tasks: TaskRef | readonly TaskRef[]): Promise<void>;
+};
+
+/** Something that a client has opened. */
+export type Handle = { readonly kind: QueueKind; readonly queue: string } & (
+  | { readonly type: "log"; readonly object: LogQueue }
+  | { readonly type: "task"; readonly object: TaskQueue }
+  | { readonly type: "member"; readonly object: GroupMember }
+  | { readonly type: "group"; readonly object: SharedGroup }
+  | { readonly type: "cursor"; readonly object: TaskCursor }
+);
+
+interface Delivery {
+  readonly number: number;
+  readonly source: Source;
+  readonly tokens: readonly string[];
+}
+
+export class Session {
+  readonly id: Buffer;
+  readonly clientId: Uint8Array;
+  /** As it was let in last. */
+  principal: Principal;
+  readonly #handles = new Map<number, Handle>();
+  /** Tokens of leases without a time limit, and whose tasks they are. */
+  readonly #held = new Map<string, Source>();
+  #deliveries: Delivery[] = [];
+  #delivered = 0;
+
+  constructor(id: Buffer, clientId: Uint8Array, principal: Principal) {
+    this.id = id;
+    this.clientId = clientId;
+    this.principal = principal;
+  }
+
+  // ------------------------------------------------------------------------------------------------------- handles
+
+  /** @throws VarveError `ERR_OVERLOADED` */
+  keep(id: number, handle: Handle): void {
+    if (this.#handles.size >= HANDLES_MAX && !this.#handles.has(id)) {
+      void closeHandle(handle);
+      throw new VarveError(
+        "ERR_OVERLOADED",
+        `a client may have ${HANDLES_MAX} queues, groups and cursors open at once`,
+      );
+    }
+    this.#handles.set(id, handle);
+  }
+
+  /** @throws VarveError `ERR_NOT_FOUND` */
+  handle(id: number): Handle {
+    const handle = this.#handles.get(id);
+    if (handle === undefined) throw new VarveError("ERR_NOT_FOUND", `there is nothing open under the handle ${id}`);
+    return handle;
+  }
+
+  async leave(id: number): Promise<void> {
+    const handle = this.#handles.get(id);
+    this.#handles.delete(id);
+    if (handle !== undefined) await closeHandle(handle);
+  }
+
+  // ---------------------------------------------------------------------------------------------------- deliveries
+
+  /** Tasks are about to be sent. */
+  delivering(source: Source, tasks: readonly Task[], whileSession: boolean): void {
+    const tokens = tasks.map(({ token }) => token);
+    this.#deliveries.push({ number: ++this.#delivered, source, tokens });
+    if (whileSession) for (const token of tokens) this.#held.set(token, source);
+  }
+
+  /** The client has received so many deliveries. */
+  received(count: number): void {
+    let index = 0;
+    while (index < this.#deliveries.length && this.#deliveries[index]!.number <= count) index++;
+    if (index > 0) this.#deliveries.splice(0, index);
+  }
+
+  /** The client is back, and has received so many: the others were lost on their way. */
+  async giveBackLost(received: number): Promise<void> {
+    this.received(received);
+    const lost = this.#deliveries;
+    this.#deliveries = [];
+    this.#delivered = received;
+    for (const { source, tokens } of lost.reverse()) {
+      for (const token of tokens) this.#held.delete(token);
+      await giveBack(source, tokens);
+    }
+  }
+
+  /** The lease of a token has been settled, or has an end now. */
+  settled(token: string): void {
+    if (this.#held.size > 0) this.#held.delete(token);
+  }
+
+  // ----------------------------------------------------------------------------------------------------------- ends
+
+  /** Without its connection nobody reads in a group for this client. */
+  async disconnected(): Promise<void> {
+    for (const [id, handle] of this.#handles) {
+      if (handle.type !== "member") continue;
+      this.#handles.delete(id);
+      await closeHandle(handle);
+    }
+  }
+
+  /** The client will not come back: what it held for the session is given back, in its order. */
+  async end(): Promise<void> {
+    const held = new Map<Source, string[]>();
+    for (const [token, source] of this.#held) {
+      const tokens = held.get(source);
+      if (tokens === undefined) held.set(source, [token]);
+      else tokens.push(token);
+    }
+    this.#held.clear();
+    this.#deliveries = [];
+    for (const [source, tokens] of held) await giveBack(source, tokens);
+    const handles = [...this.#handles.values()];
+    this.#handles.clear();
+    for (const handle of handles) await closeHandle(handle);
+  }
+}
+
+/** Gives tasks back undone, so that they come again in their order. What is settled already is left alone. */
+export async function giveBack(source: Source, tokens: readonly string[]): Promise<void> {
+  const lastFirst = tokens.toReversed();
+  try {
+    await source.release(lastFirst);
+  } catch {
+    // One that is settled refuses them all.
+    for (const token of lastFirst) await source.release(token).catch(() => {});
+  }
+}
+
+async function closeHandle(handle: Handle): Promise<void> {
+  if (handle.type === "member" || handle.type === "group") await handle.object.close().catch(() => {});
+}

@@ -1,0 +1,215 @@
+/**
+ * Frames, protocol 1. Little-endian. Spec: docs/protocol.md
+ *
+ *   0          4      5            9            4+length
+ *   +----------+------+------------+------------+
+ *   | length   | kind | request id | body       |
+ *   | u32      | u8   | u32        |            |
+ *   +----------+------+------------+------------+
+ *   length counts what follows it: 5 bytes and the body.
+ *
+ * Before its first frame a client sends PREAMBLE, whose first byte no text protocol begins with.
+ *
+ * Invariants
+ * - A length beyond the limit is refused before anything is kept of the frame.
+ * - What is kept of an unfinished frame is at most twice what has arrived of it, however it was cut.
+ * - What comes of a stream of bytes does not depend on where it was cut.
+ */
+
+import { VarveError } from "../api/errors.js";
+
+export const PREAMBLE: Buffer = Buffer.from([0x89, 0x56, 0x41, 0x52, 0x56, 0x45, 0x0d, 0x0a]);
+
+export const LENGTH_BYTES = 4;
+/** Kind and request id. */
+const HEAD_BYTES = 5;
+export const FRAME_HEAD_BYTES = LENGTH_BYTES + HEAD_BYTES;
+
+export const PROTOCOL_MIN = 1;
+export const PROTOCOL_MAX = 1;
+
+/** Of one frame before the handshake is over, and of all that is kept for a connection until then. */
+export const HELLO_BYTES_MAX = 16 * 1024;
+
+/** Kinds of frames that are no calls. Those of calls are in methods.ts. Never renumber. */
+export const Kind = {
+  /** Client: who it is, and which versions it speaks. */
+  Hello: 0x01,
+  /** Client: is anybody there? Answered by Ok. */
+  Ping: 0x02,
+  /** Client: gives up waiting in the call with this id, or ends the stream. The call is answered all the same. */
+  Cancel: 0x03,
+  /** Client: the stream with this id may send so many bytes more. */
+  Credit: 0x04,
+  /** Client: ends its session; answered by Ok when that is done. */
+  Goodbye: 0x05,
+  /** Client, in answer to Leaving: this is the last frame of this connection. */
+  Left: 0x06,
+  /** Server: the call with this id has succeeded. */
+  Ok: 0x80,
+  /** Server: it has failed; a value of tag "error". With id 0 the connection ends. */
+  Failed: 0x81,
+  /** Server: records of the stream with this id. */
+  Records: 0x82,
+  /** Server: the stream with this id is at its end. */
+  End: 0x83,
+  /** Server: it is ending; calls that are not answered can be repeated elsewhere, or later. */
+  Leaving: 0x84,
+} as const;
+
+/** What arrives on a connection, frame by frame. `body` is the handler's to keep. */
+export interface FrameHandler {
+  /** False: stop, and keep what has arrived behind this frame until the next push. */
+  frame(kind: number, id: number, body: Buffer): boolean;
+}
+
+const NOTHING: Buffer = Buffer.alloc(0);
+
+/** Finds the frames in a stream of bytes that arrives in pieces of any size. */
+export class FrameParser {
+  readonly #handler: FrameHandler;
+  #preamble: number;
+  #frameBytesMax: number;
+  /** What has arrived of an unfinished frame, from its length on. */
+  #partial: Buffer = NOTHING;
+  #filled = 0;
+  /** Pieces that wait for the handler to go on. */
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #stopped = false;
+  #running = false;
+
+  /** @param preamble whether the stream begins with PREAMBLE */
+  constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean) {
+    this.#handler = handler;
+    this.#frameBytesMax = frameBytesMax;
+    this.#preamble = preamble ? 0 : PREAMBLE.length;
+  }
+
+  /** Frames from now on may be so long, from their kind on. */
+  set frameBytesMax(bytes: number) {
+    this.#frameBytesMax = bytes;
+  }
+
+  /** Bytes that are kept for what is to come. */
+  get heldBytes(): number {
+    return this.#partial.length + this.#waitingBytes;
+  }
+
+  /** What stands before the first frame has arrived, and is right. */
+  get isGreeted(): boolean {
+    return this.#preamble === PREAMBLE.length;
+  }
+
+  /** True in the middle of a frame. */
+  get isInside(): boolean {
+    return this.#filled > 0;
+  }
+
+  /**
+   * Takes the next piece, and keeps views of it.
+   * @throws VarveError `ERR_PROTOCOL`; the stream cannot be read on then
+   */
+  push(piece: Buffer): void {
+    if (this.#stopped || this.#running) {
+      this.#waiting.push(piece);
+      this.#waitingBytes += piece.length;
+      return;
+    }
+    this.#run(piece);
+  }
+
+  /** Goes on after the handler had stopped. @throws VarveError `ERR_PROTOCOL` */
+  resume(): void {
+    this.#stopped = false;
+    while (!this.#stopped && !this.#running) {
+      const piece = this.#waiting.shift();
+      if (piece === undefined) return;
+      this.#waitingBytes -= piece.length;
+      this.#run(piece);
+    }
+  }
+
+  #run(piece: Buffer): void {
+    this.#running = true;
+    try {
+      this.#parse(piece);
+    } finally {
+      this.#running = false;
+    }
+  }
+
+  #parse(piece: Buffer): void {
+    let at = this.#preamble < PREAMBLE.length ? this.#readPreamble(piece) : 0;
+    if (this.#filled > 0) at = this.#complete(piece, at);
+    while (!this.#stopped && piece.length - at >= LENGTH_BYTES) {
+      const length = this.#checked(piece.readUInt32LE(at));
+      const end = at + LENGTH_BYTES + length;
+      if (end > piece.length) break;
+      this.#emit(piece, at + LENGTH_BYTES, end);
+      at = end;
+    }
+    if (at >= piece.length) return;
+    if (this.#stopped) {
+      this.#waiting.unshift(piece.subarray(at));
+      this.#waitingBytes += piece.length - at;
+    } else {
+      this.#keep(piece, at, piece.length);
+    }
+  }
+
+  #readPreamble(piece: Buffer): number {
+    let at = 0;
+    while (at < piece.length && this.#preamble < PREAMBLE.length) {
+      if (piece[at++] !== PREAMBLE[this.#preamble++]) {
+        throw new VarveError("ERR_PROTOCOL", "that is not varve's protocol");
+      }
+    }
+    return at;
+  }
+
+  /** Completes the unfinished frame, as far as the piece goes. Returns where the next one begins. */
+  #complete(piece: Buffer, from: number): number {
+    let at = from;
+    if (this.#filled < LENGTH_BYTES) {
+      const end = Math.min(piece.length, at + LENGTH_BYTES - this.#filled);
+      this.#keep(piece, at, end);
+      at = end;
+      if (this.#filled < LENGTH_BYTES) return at;
+    }
+    const whole = LENGTH_BYTES + this.#checked(this.#partial.readUInt32LE(0));
+    const end = Math.min(piece.length, at + whole - this.#filled);
+    this.#keep(piece, at, end, whole);
+    if (this.#filled < whole) return end;
+    const frame = this.#partial;
+    this.#partial = NOTHING;
+    this.#filled = 0;
+    this.#emit(frame, LENGTH_BYTES, whole);
+    return end;
+  }
+
+  /** @param needed of the whole frame, where that is known */
+  #keep(piece: Buffer, from: number, to: number, needed = LENGTH_BYTES): void {
+    const filled = this.#filled + to - from;
+    if (filled > this.#partial.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(filled, Math.min(needed, 2 * filled)));
+      this.#partial.copy(grown, 0, 0, this.#filled);
+      this.#partial = grown;
+    }
+    piece.copy(this.#partial, this.#filled, from, to);
+    this.#filled = filled;
+  }
+
+  #checked(length: number): number {
+    if (length >= HEAD_BYTES && length <= this.#frameBytesMax) return length;
+    throw new VarveError(
+      "ERR_PROTOCOL",
+      `a frame of ${length} bytes; ${HEAD_BYTES} to ${this.#frameBytesMax} are taken`,
+    );
+  }
+
+  #emit(source: Buffer, from: number, to: number): void {
+    const id = source.readUInt32LE(from + 1);
+    if (!this.#handler.frame(source[from]!, id, source.subarray(from + HEAD_BYTES, to))) this.#stopped = true;
+  }
+}

@@ -1,0 +1,142 @@
+import { VarveError } from "../api/errors.js";
+import { formatBytes } from "../api/units.js";
+import { FRAME_HEAD_BYTES, LENGTH_BYTES } from "./frame.js";
+
+const SLAB_BYTES = 64 * 1024;
+/** Longer strings are counted first, so that no more is set aside for them than they take. */
+const COUNTED_CHARS = 4096;
+const HIGH = 2 ** 32;
+
+/**
+ * Writes frames, one behind the other, into slabs of memory that are never used again: what was taken out of it can be on
+ * its way to a socket while the next frames are written.
+ */
+export class Output {
+  #slab: Buffer = Buffer.allocUnsafeSlow(SLAB_BYTES);
+  /** Where what has not been taken begins. */
+  #from = 0;
+  /** Where the frame that is being written begins. */
+  #frame = 0;
+  #at = 0;
+  /** Complete frames in slabs that were full. */
+  #full: Buffer[] = [];
+  #fullBytes = 0;
+  /** Of one frame, from its kind on. */
+  frameBytesMax: number;
+
+  constructor(frameBytesMax: number) {
+    this.frameBytesMax = frameBytesMax;
+  }
+
+  /** Bytes of complete frames that have not been taken. */
+  get bytes(): number {
+    return this.#fullBytes + this.#frame - this.#from;
+  }
+
+  /** Begins a frame, in place of one that was not ended. */
+  begin(kind: number, id: number): void {
+    this.#at = this.#frame;
+    this.#ensure(FRAME_HEAD_BYTES);
+    this.#slab[this.#at + LENGTH_BYTES] = kind;
+    this.#slab.writeUInt32LE(id, this.#at + LENGTH_BYTES + 1);
+    this.#at += FRAME_HEAD_BYTES;
+  }
+
+  /**
+   * Ends the frame, and returns it.
+   * @throws VarveError `ERR_TOO_LARGE`; the frame is forgotten
+   */
+  end(): Buffer {
+    const length = this.#at - this.#frame - LENGTH_BYTES;
+    if (length > this.frameBytesMax) {
+      throw new VarveError(
+        "ERR_TOO_LARGE",
+        `the call has ${length} bytes (${formatBytes(length)}) on the wire; the limit is ${this.frameBytesMax} ` +
+          `(${formatBytes(this.frameBytesMax)}). Store large objects elsewhere and pass their address.`,
+        { details: { size: length, limit: this.frameBytesMax } },
+      );
+    }
+    this.#slab.writeUInt32LE(length, this.#frame);
+    const frame = this.#slab.subarray(this.#frame, this.#at);
+    this.#frame = this.#at;
+    return frame;
+  }
+
+  /** The complete frames since the last time, in pieces. */
+  take(): Buffer[] {
+    const pieces = this.#full;
+    if (this.#frame > this.#from) pieces.push(this.#slab.subarray(this.#from, this.#frame));
+    this.#full = [];
+    this.#fullBytes = 0;
+    this.#from = this.#frame;
+    return pieces;
+  }
+
+  u8(value: number): void {
+    this.#ensure(1);
+    this.#slab[this.#at++] = value;
+  }
+
+  u16(value: number): void {
+    this.#ensure(2);
+    this.#slab[this.#at] = value;
+    this.#slab[this.#at + 1] = value >>> 8;
+    this.#at += 2;
+  }
+
+  u32(value: number): void {
+    this.#ensure(4);
+    this.#at = this.#slab.writeUInt32LE(value, this.#at);
+  }
+
+  /** A whole number up to 2^53 - 1, in 8 bytes. */
+  u64(value: number): void {
+    this.#ensure(8);
+    const high = Math.floor(value / HIGH);
+    this.#at = this.#slab.writeUInt32LE(value - high * HIGH, this.#at);
+    this.#at = this.#slab.writeUInt32LE(high, this.#at);
+  }
+
+  f64(value: number): void {
+    this.#ensure(8);
+    this.#at = this.#slab.writeDoubleLE(value, this.#at);
+  }
+
+  /** UTF-8 behind its length as a u32; bytes as they are. */
+  data(value: string | Uint8Array): void {
+    if (typeof value === "string") {
+      this.#ensure(4 + (value.length > COUNTED_CHARS ? Buffer.byteLength(value) : 3 * value.length));
+      const length = this.#slab.write(value, this.#at + 4);
+      this.#slab.writeUInt32LE(length, this.#at);
+      this.#at += 4 + length;
+    } else {
+      this.#ensure(4 + value.length);
+      this.#at = this.#slab.writeUInt32LE(value.length, this.#at);
+      this.#slab.set(value, this.#at);
+      this.#at += value.length;
+    }
+  }
+
+  /** Bytes whose number the reader knows. */
+  raw(value: Uint8Array): void {
+    this.#ensure(value.length);
+    this.#slab.set(value, this.#at);
+    this.#at += value.length;
+  }
+
+  /** Sees to it that so many bytes fit behind what there is of the frame. */
+  #ensure(bytes: number): void {
+    if (this.#at + bytes <= this.#slab.length) return;
+    const begun = this.#at - this.#frame;
+    const slab = Buffer.allocUnsafeSlow(Math.max(SLAB_BYTES, begun + bytes > SLAB_BYTES / 2 ? 2 * begun + bytes : 0));
+    this.#slab.copy(slab, 0, this.#frame, this.#at);
+    if (this.#frame > this.#from) {
+      this.#full.push(this.#slab.subarray(this.#from, this.#frame));
+      this.#fullBytes += this.#frame - this.#from;
+    }
+    this.#slab = slab;
+    this.#from = 0;
+    this.#frame = 0;
+    this.#at = begun;
+  }
+}

@@ -1,0 +1,350 @@
+/** Connections that are lost, and daemons that come back: what a client goes on with, and what it tells of the rest. */
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { test } from "node:test";
+import { type DialOptions, dial, type MessageQueue, type OpenOptions, open, type Task } from "../../src/index.js";
+import { parseTarget } from "../../src/wire/target.js";
+import { withDirectory } from "../support/directories.js";
+import { eventually, rejectsWith } from "../support/expect.js";
+import { freeTarget, type Listening, listen } from "../support/listening.js";
+
+/** A client, a daemon, and what stands between them. */
+class Scene {
+  readonly directory: string;
+  readonly #options: OpenOptions;
+  #listening: Listening | undefined;
+  #proxy: Server | undefined;
+  readonly #pairs = new Set<Socket>();
+  /** What the daemon sends does not arrive. */
+  deaf = false;
+  #port = 0;
+
+  constructor(directory: string, options: OpenOptions) {
+    this.directory = directory;
+    this.#options = options;
+  }
+
+  async start(): Promise<void> {
+    this.#listening = await listen(
+      await open(this.directory, { durability: "async", ...this.#options }),
+      this.#listening === undefined ? freeTarget("tcp") : parseTarget(this.#listening.target),
+      { sessionMs: 2000 },
+    );
+    if (this.#proxy !== undefined) return;
+    this.#proxy = createServer((client) => this.#connected(client));
+    this.#proxy.listen(0, "127.0.0.1");
+    await once(this.#proxy, "listening");
+    this.#port = (this.#proxy.address() as { port: number }).port;
+  }
+
+  #connected(client: Socket): void {
+    const { port } = new URL(this.#listening!.target.replace("tcp:", "http:"));
+    const server = connect(Number(port), "127.0.0.1");
+    for (const [socket, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      this.#pairs.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        this.#pairs.delete(socket);
+        other.destroy();
+      });
+    }
+    client.on("data", (piece: Buffer) => server.write(piece));
+    server.on("data", (piece: Buffer) => {
+      if (!this.deaf) client.write(piece);
+    });
+  }
+
+  dial(options?: DialOptions): Promise<MessageQueue> {
+    return dial(`tcp://127.0.0.1:${this.#port}`, options);
+  }
+
+  /** The wire is cut; whoever connects again finds it whole. */
+  cut(): void {
+    this.deaf = false;
+    for (const socket of this.#pairs) socket.destroy();
+  }
+
+  async stop(): Promise<void> {
+    await this.#listening?.close();
+  }
+
+  async end(): Promise<void> {
+    this.cut();
+    this.#proxy?.close();
+    await this.stop();
+  }
+}
+
+function scene(body: (on: Scene) => Promise<void>, options: OpenOptions = {}): () => Promise<void> {
+  return () =>
+    withDirectory(async (directory) => {
+      const on = new Scene(directory, options);
+      await on.start();
+      try {
+        await body(on);
+      } finally {
+        await on.end();
+      }
+    });
+}
+
+test(
+  "a client goes on after a lost connection, with what it had open",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const log = await mq.openLog("events");
+    const jobs = await mq.openTask("jobs");
+    const cursor = await jobs.cursor("c");
+    const group = await log.sharedGroup("g");
+    for (let round = 0; round < 3; round++) {
+      assert.equal(await log.append(`${round}`), round);
+      await jobs.enqueue(`${round}`);
+      on.cut();
+      assert.equal((await log.read(round))?.payload.toString(), `${round}`);
+      assert.equal((await cursor.dequeue({ autoAck: true }))?.payload.toString(), `${round}`);
+      const [task] = await group.dequeueBatch({ max: 1, wait: "10s" });
+      await group.ack(task as Task);
+    }
+    await mq.close();
+  }),
+);
+
+test(
+  "a lease survives the reconnect of its holder, and one for the session does too",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const jobs = await mq.openTask("jobs", { lease: "1h" });
+    await jobs.enqueueBatch(["1", "2"]);
+    const timed = (await jobs.dequeue()) as Task;
+    const held = (await jobs.dequeue({ lease: "session" })) as Task;
+    on.cut();
+    await jobs.ack(timed);
+    on.cut();
+    assert.equal((await jobs.stats()).leased, 1);
+    await jobs.ack(held);
+    assert.deepEqual(await jobs.dequeueBatch({ max: 10 }), []);
+    await mq.close();
+  }),
+);
+
+test(
+  "what a client holds for the session goes back when it does not come back",
+  scene(async (on) => {
+    const gone = await on.dial();
+    const jobs = await gone.openTask("jobs", { lease: "1h" });
+    await jobs.enqueueBatch(["1", "2", "3"]);
+    await jobs.dequeueBatch({ max: 2, lease: "session" });
+    const other = await on.dial();
+    const again = await other.openTask("jobs");
+    await gone.close();
+    const tasks = await again.dequeueBatch({ max: 3, wait: "10s" });
+    assert.deepEqual(
+      tasks.map(({ payload }) => payload.toString()),
+      ["1", "2", "3"],
+    );
+    await other.close();
+  }),
+);
+
+test(
+  "tasks whose delivery was lost on the way are given out again, at once and uncounted",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const jobs = await mq.openTask("jobs", { lease: "1h" });
+    const other = await on.dial();
+    const producer = await other.openTask("jobs");
+    const waiting = jobs.dequeueBatch({ max: 10, wait: "1h" });
+    await eventually("it waits", async () => (await producer.stats()).waiters === 1);
+    on.deaf = true;
+    producer.enqueueBatch(["1", "2"]).catch(() => {}); // its answer is lost, too
+    const aside = await open(on.directory).catch((error: unknown) => error);
+    assert.ok(aside instanceof Error, "the directory is in use");
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    on.cut();
+    const tasks = await waiting;
+    assert.deepEqual(
+      tasks.map(({ payload, attempt }) => [payload.toString(), attempt]),
+      [
+        ["1", 1],
+        ["2", 1],
+      ],
+    );
+    await jobs.ackBatch(tasks);
+    await Promise.all([mq.close(), other.close()]);
+  }),
+);
+
+test(
+  "a tail neither misses nor repeats a record, however often the connection is lost",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const log = await mq.openLog("events");
+    await log.append("before");
+    const seen: string[] = [];
+    const tail = (async () => {
+      for await (const { payload } of log.tail()) if (seen.push(payload.toString()) === 60) return;
+    })();
+    const other = await on.dial();
+    const writer = await other.openLog("events");
+    for (let index = 0; index < 60; index++) {
+      const appending = writer.append(`${index}`);
+      if (index % 9 === 0) on.cut();
+      assert.equal(await appending, index + 1);
+    }
+    await tail;
+    assert.deepEqual(
+      seen,
+      Array.from({ length: 60 }, (_, index) => `${index}`),
+    );
+    await Promise.all([mq.close(), other.close()]);
+  }),
+);
+
+test(
+  "a change whose answer was lost is carried out once, also over a restart; one that was not sent, later",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const log = await mq.openLog("events");
+    const jobs = await mq.openTask("jobs");
+    await jobs.enqueue("leased");
+    const task = (await jobs.dequeue()) as Task;
+    on.deaf = true;
+    const lost = [log.append("a"), log.appendBatch(["b", "c"]), jobs.enqueue("1"), jobs.ack(task)];
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    on.cut();
+    assert.deepEqual((await Promise.all(lost)).slice(0, 2), [0, [1, 2]]);
+    on.deaf = true;
+    const again = [log.append("d"), jobs.purge(), log.purge()];
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await on.stop();
+    on.deaf = false;
+    const later = log.append("e");
+    await on.start();
+    assert.deepEqual(await Promise.all(again), [3, 1, 4]);
+    assert.equal(await later, 4);
+    assert.equal((await log.stats()).count, 1);
+    await mq.close();
+  }),
+);
+
+test(
+  "what has no name has an unknown outcome when its answer was lost",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const jobs = await mq.openTask("jobs");
+    on.deaf = true;
+    const lost = rejectsWith("ERR_OUTCOME_UNKNOWN", jobs.dead.redrive());
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    on.cut();
+    await lost;
+    await mq.close();
+  }),
+);
+
+test(
+  "over a restart of the daemon, waits go on, workers work on, and leases hold",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const jobs = await mq.openTask("jobs", { lease: "1h" });
+    const others = await mq.openTask("others");
+    await jobs.enqueue("held");
+    const held = (await jobs.dequeue()) as Task;
+    const done: string[] = [];
+    const worker = others.work((task) => {
+      done.push(task.payload.toString());
+    });
+    await others.enqueue("1");
+    await eventually("the first is done", () => done.length === 1);
+    const waiting = jobs.dequeue({ wait: "1h" });
+    await on.stop();
+    await on.start();
+    await jobs.ack(held);
+    await jobs.enqueue("new");
+    assert.equal((await waiting)?.payload.toString(), "new");
+    await others.enqueue("2");
+    await eventually("so is the second", () => done.length === 2);
+    await worker.close();
+    await mq.close();
+  }),
+);
+
+test(
+  "a member of a group joins again if it has nothing open, and else learns that its turn is over",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const log = await mq.openLog("events");
+    await log.appendBatch(["0", "1", "2"]);
+    const member = await log.group("g");
+    const [first] = await member.read({ max: 1 });
+    await member.commit(first!);
+    on.cut();
+    const [second] = await member.read({ max: 1 });
+    assert.equal(second?.offset, 1);
+    on.cut();
+    await rejectsWith("ERR_FENCED", async () => {
+      for (;;) await member.commit(second!).then(() => Promise.reject(new Error("committed")));
+    });
+    const again = await log.group("g");
+    assert.equal((await again.read({ max: 1 }))[0]?.offset, 1);
+    await mq.close();
+  }),
+);
+
+test(
+  "a queue that was deleted meanwhile is not made again by a reconnect",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const jobs = await mq.openTask("jobs");
+    await mq.deleteQueue("task", "jobs");
+    await on.stop();
+    await on.start();
+    await rejectsWith("ERR_NOT_FOUND", jobs.enqueue("x"));
+    assert.deepEqual(await mq.queues(), []);
+    await mq.close();
+  }),
+);
+
+test(
+  "without a connection, calls wait for so long and no more, and only so many of them",
+  scene(async (on) => {
+    const mq = await on.dial({ offlineTimeout: 1000, maxPendingBytes: "64KiB" });
+    const log = await mq.openLog("events");
+    await on.stop();
+    await eventually("it has noticed", async () => {
+      const outcome = await Promise.race([
+        log.stats().then(
+          () => "answered",
+          () => "refused",
+        ),
+        later("waits"),
+      ]);
+      return outcome === "waits";
+    });
+    const waiting = rejectsWith("ERR_DISCONNECTED", log.append(Buffer.alloc(60 * 1024)));
+    const more = Array.from({ length: 8 }, () => log.append(Buffer.alloc(1024)));
+    const outcomes = await Promise.allSettled(more);
+    const codes = outcomes.map((outcome) => (outcome.status === "rejected" ? outcome.reason.code : "carried out"));
+    assert.deepEqual([codes.at(0), codes.at(-1)], ["ERR_DISCONNECTED", "ERR_OVERLOADED"]);
+    await waiting;
+    await mq.close();
+    await on.start();
+  }),
+);
+
+test("nobody there: the system's error is the cause; targets that are none are refused", async () => {
+  const { cause } = await rejectsWith("ERR_DISCONNECTED", dial("unix:///nowhere/varve.sock"));
+  assert.equal((cause as { code?: string }).code, "ENOENT");
+  for (const target of ["", "http://a:1", "tcp://a", "tcp://a:99999", "unix://relative", "pipe://a/b"]) {
+    await rejectsWith("ERR_OPTION", dial(target));
+  }
+});
+
+async function later(value: string): Promise<string> {
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  return value;
+}
