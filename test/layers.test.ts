@@ -24,7 +24,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   wire: ["api"],
   native: ["api", "wire"],
   client: ["api", "wire", "worker"],
-  index: ["api", "storage", "engine", "queues", "worker", "client"],
+  shared: ["api", "storage", "queues", "wire", "native", "client"],
+  index: ["api", "storage", "engine", "queues", "worker", "client", "shared"],
   bench: ["api", "index"],
   kestrel: ["api"],
   auth: ["api"],
@@ -52,6 +53,7 @@ const REACHES: Readonly<Record<string, RegExp>> = {
   kestrel: /^node:net$/,
   native: /^node:(?:net|tls|crypto|fs)$/,
   client: /^node:(?:net|tls|crypto)$/,
+  shared: /^node:(?:fs|os|crypto|timers\/promises)$/,
 };
 
 /** The files that stand for the platform. */

@@ -2,13 +2,13 @@
  * The daemon beside other queue servers, under one load generator: `npm run bench:daemons -- [options]`.
  *
  *   --kestrel HOST:PORT   another server of the Kestrel protocol to compare with (Siberite, Kestrel, Darner); repeatable
- *   --only WORK           compare, durability, memory, depth, idle; repeatable
+ *   --only WORK           compare, publish, durability, memory, depth, idle; repeatable
  *   --rounds N            interleaved rounds; the median counts (5)
  *   --requests N          requests of one turn (200,000)
  *   --smoke               everything once, small: shows that it runs
  *   --json FILE           writes the results there
  *
- * redis-server and beanstalkd take part when they are installed. All turns of one round follow each other, so that what the
+ * redis-server, beanstalkd and nats-server take part when they are installed. All turns of one round follow each other, so that what the
  * machine does meanwhile meets all alike; figures are only ever compared within one run.
  */
 
@@ -37,7 +37,7 @@ const { values: options } = parseArgs({
 const rounds = options.smoke ? 1 : Number(options.rounds);
 const requests = options.smoke ? 2000 : Number(options.requests);
 const results = {};
-const works = { compare, durability, memory, depth, idle };
+const works = { compare, publish, durability, memory, depth, idle };
 for (const name of options.only) {
   if (works[name] === undefined) throw new Error(`--only takes ${Object.keys(works).join(", ")}; got ${name}`);
 }
@@ -47,39 +47,63 @@ for (const [name, work] of Object.entries(works)) {
 if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(results, undefined, 2)}\n`);
 
 /** Set and get, by connections and pipelining, of all servers. */
-async function compare() {
-  const names = ["varve", "redis everysec", "beanstalkd", "floor"].filter(installed);
-  const servers = [...(await Promise.all(names.map(start))), ...options.kestrel.map(given)];
-  try {
-    const rows = [];
-    for (const { connections, pipeline } of [
+function compare() {
+  return sideBySide("set and get, 64 B values, 10 queues; what is acknowledged survives a kill of the process", {
+    names: ["varve", "redis everysec", "beanstalkd", "floor"],
+    givenToo: options.kestrel,
+    operations: ["set", "get"],
+    shapes: [
       { connections: 10, pipeline: 1 },
       { connections: 50, pipeline: 1 },
       { connections: 100, pipeline: 1 },
       { connections: 50, pipeline: 16 },
-    ]) {
-      const turns = new Map(servers.map((server) => [server, { set: [], get: [] }]));
+    ],
+  });
+}
+
+/** Records into logs, each acknowledged. */
+function publish() {
+  return sideBySide("records of 64 B appended to 10 logs; what is acknowledged survives a kill of the process", {
+    names: ["varve native", "redis streams", "nats jetstream"],
+    givenToo: [],
+    operations: ["publish"],
+    shapes: [
+      { connections: 1, pipeline: 1 },
+      { connections: 50, pipeline: 1 },
+      { connections: 50, pipeline: 16 },
+    ],
+  });
+}
+
+/** Every operation on every server in turn, for each shape of load. The first server is the one that is compared. */
+async function sideBySide(title, { names, givenToo, operations, shapes }) {
+  const servers = [...(await Promise.all(names.filter(installed).map(start))), ...givenToo.map(given)];
+  try {
+    const rows = [];
+    for (const { connections, pipeline } of shapes) {
+      const turns = new Map(servers.map((server) => [server, new Map(operations.map((each) => [each, []]))]));
+      const count = Math.ceil(connections === 1 ? requests / 10 : requests);
       for (let round = 0; round <= rounds; round++) {
         for (const server of servers) {
-          for (const operation of ["set", "get"]) {
-            const turn = await load(server, { operation, connections, pipeline, requests });
-            if (round > 0) turns.get(server)[operation].push(turn); // the first warms up
+          for (const operation of operations) {
+            const turn = await load(server, { operation, connections, pipeline, requests: count });
+            if (round > 0) turns.get(server).get(operation).push(turn); // the first warms up
           }
         }
-        progress(`compare: ${connections} connections x ${pipeline}, round ${round} of ${rounds}`);
+        progress(`${operations.join(", ")}: ${connections} connections x ${pipeline}, round ${round} of ${rounds}`);
       }
-      for (const operation of ["set", "get"]) {
-        const own = median(turns.get(servers[0])[operation].map(({ rate }) => rate));
+      for (const operation of operations) {
+        const own = turns.get(servers[0]).get(operation);
         for (const server of servers) {
-          const each = turns.get(server)[operation];
-          const rate = median(each.map((turn) => turn.rate));
+          const each = turns.get(server).get(operation);
+          const ratios = own.map(({ rate }, round) => rate / each[round].rate).sort((x, y) => x - y);
           rows.push({
             operation,
             connections,
             pipeline,
             server: server.name,
-            rate: Math.round(rate),
-            "varve / it": ratio(own / rate),
+            rate: Math.round(median(each.map(({ rate }) => rate))),
+            "varve / it": `${ratio(median(ratios))} (${ratio(ratios[0])} - ${ratio(ratios.at(-1))})`,
             // Says more than the rate where other programs share the machine.
             "CPU µs each": (each.reduce((sum, turn) => sum + turn.processorMicros, 0) / each.length).toFixed(1),
             "p99 µs": Math.round(median(each.map(({ p99 }) => p99))),
@@ -88,7 +112,7 @@ async function compare() {
         }
       }
     }
-    return show("set and get, 64 B values, 10 queues; what is acknowledged survives a kill of the process", rows);
+    return show(title, rows);
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
   }

@@ -1283,6 +1283,13 @@ export interface OpenOptions {
   readonly syncInterval?: Duration | undefined;
   /** Create the directory when it does not exist. @defaultValue true */
   readonly create?: boolean | undefined;
+  /**
+   * Lets several processes use the directory, all of which must say so. The first one owns it and serves the others through
+   * a socket beside the data; when it ends, however it does, another one takes over and calls go on there. Of the other
+   * options only the owner's count, but where its `durability` is async, sync is refused by `ERR_OPTION`.
+   * @defaultValue false
+   */
+  readonly shared?: boolean | undefined;
   /** Largest payload accepted. @defaultValue "16MiB" */
   readonly maxMessageBytes?: Size | undefined;
   /** Size of one write-ahead log file. Bounds recovery time and the largest commit (half of it). @defaultValue "64MiB" */

@@ -90,6 +90,7 @@ export interface ResolvedOpenOptions {
   readonly durability: Durability;
   readonly syncIntervalMs: number;
   readonly create: boolean;
+  readonly shared: boolean;
   readonly maxMessageBytes: number;
   readonly walFileBytes: number;
   readonly segmentBytes: number;
@@ -109,6 +110,7 @@ const OPEN: Table<ResolvedOpenOptions> = {
   durability: choice<Durability>("durability", ["sync", "async"], "sync"),
   syncIntervalMs: duration("syncInterval", 1, 60 * SECOND_MS, 250),
   create: flag("create", true),
+  shared: flag("shared", false),
   maxMessageBytes: size("maxMessageBytes", 1, GIB / 2, 16 * MIB),
   walFileBytes: size("walFileBytes", WAL_FILE_BYTES_MIN, GIB, 64 * MIB),
   segmentBytes: size("segmentBytes", 64 * KIB, GIB, 64 * MIB),

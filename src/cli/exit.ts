@@ -2,7 +2,7 @@ import { CommanderError } from "commander";
 import { type ErrorDetails, isVarveError } from "../api/errors.js";
 
 /** What the shell is told. Part of the interface: scripts depend on these numbers. */
-export const ExitCode = { ok: 0, failure: 1, usage: 2, nothing: 3, locked: 4, damaged: 5 } as const;
+export const ExitCode = { ok: 0, failure: 1, usage: 2, nothing: 3, locked: 4, damaged: 5, unreachable: 6 } as const;
 
 export const EXIT_CODES_HELP = `Exit codes:
   0  done; also when tail or stats --watch is ended by a signal
@@ -11,6 +11,7 @@ export const EXIT_CODES_HELP = `Exit codes:
   3  nothing there: read, dequeue or a dead letter named by id found nothing
   4  another process owns the directory
   5  damage was found
+  6  no daemon answers at the target
   130, 143  interrupted (SIGINT, SIGTERM); what was acknowledged before is kept`;
 
 /** The command line does not make sense, in a way that its parser cannot see. */
@@ -28,6 +29,7 @@ const EXIT_BY_CODE: Readonly<Record<string, number>> = {
   ERR_QUEUE_NAME: ExitCode.usage,
   ERR_DIR_LOCKED: ExitCode.locked,
   ERR_CORRUPT: ExitCode.damaged,
+  ERR_DISCONNECTED: ExitCode.unreachable,
 };
 
 export interface Failure {

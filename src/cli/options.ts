@@ -1,10 +1,16 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Durability, LogPosition, RateOptions } from "../api/contract.js";
 import { parseDuration, parseSize } from "../api/units.js";
+import { UsageError } from "./exit.js";
 
 /** Options that every command has. */
 export interface CommonOptions {
   readonly dataDir: string;
+  /** A daemon, in place of the directory. */
+  readonly target?: string;
+  readonly tlsCa?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
   readonly durability?: Durability;
@@ -12,7 +18,8 @@ export interface CommonOptions {
 
 export const DEFAULT_DATA_DIR = "./data";
 
-function commonOptions(): Option[] {
+/** Of commands that need the files, or serve them. */
+function directoryOptions(): Option[] {
   return [
     new Option("-d, --data-dir <dir>", "the directory that holds the queues")
       .env("VARVE_DATA_DIR")
@@ -26,20 +33,46 @@ function commonOptions(): Option[] {
   ];
 }
 
+function targetOptions(): Option[] {
+  return [
+    new Option(
+      "--target <url>",
+      "a daemon in place of the directory: tcp://host:port, tls://host:port, unix:///path or pipe://name; its token is in VARVE_TOKEN",
+    ).env("VARVE_TARGET"),
+    new Option("--tls-ca <file>", "PEM file of the authority that a tls:// target is to be known by").env(
+      "VARVE_TLS_CA",
+    ),
+    new Option("--tls-cert <file>", "PEM certificate of this client").env("VARVE_TLS_CERT"),
+    new Option("--tls-key <file>", "PEM key of that certificate").env("VARVE_TLS_KEY"),
+  ];
+}
+
 /** Gives a command the common options, under their own heading in its help. */
 export function withCommonOptions(command: Command): Command {
-  for (const option of commonOptions()) command.addOption(option.helpGroup("Common options:"));
+  for (const option of targetOptions()) command.addOption(option.helpGroup("Common options:"));
+  return withDirectoryOptions(command);
+}
+
+/** The same without a daemon to talk to. */
+export function withDirectoryOptions(command: Command): Command {
+  for (const option of directoryOptions()) command.addOption(option.helpGroup("Common options:"));
   return command;
 }
 
 /** What holds for this run: options may stand before the command's name as well as behind it; behind it wins. */
 export function resolveCommonOptions(command: Command): CommonOptions {
   const resolved: Record<string, unknown> = {};
-  for (const name of commonOptions().map((option) => option.attributeName())) {
+  const typed = new Set<string>();
+  for (const name of [...directoryOptions(), ...targetOptions()].map((option) => option.attributeName())) {
     let holder = command;
     while (holder.getOptionValueSource(name) !== "cli" && holder.parent !== null) holder = holder.parent;
-    if (holder.getOptionValueSource(name) !== "cli") holder = command;
+    if (holder.getOptionValueSource(name) === "cli") typed.add(name);
+    else holder = command;
     resolved[name] = holder.getOptionValue(name);
+  }
+  if (typed.has("dataDir")) {
+    if (typed.has("target")) throw new UsageError("--data-dir and --target exclude each other");
+    resolved.target = undefined; // what is typed counts more than the environment
   }
   return resolved as unknown as CommonOptions;
 }

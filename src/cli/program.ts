@@ -10,6 +10,7 @@ import { registerDump } from "./commands/dump.js";
 import { registerEnqueue } from "./commands/enqueue.js";
 import { registerCommit, registerDeleteGroup, registerGroups, registerPurge, registerSeek } from "./commands/groups.js";
 import { registerImport } from "./commands/import.js";
+import { registerPing } from "./commands/ping.js";
 import { registerQueues } from "./commands/queues.js";
 import { registerRead, registerTail } from "./commands/read.js";
 import { registerRepair } from "./commands/repair.js";
@@ -40,8 +41,8 @@ export function buildProgram(version: string): Command {
   withCommonOptions(program).addHelpText(
     "after",
     `
-A queue's type is part of what it is: the log "a" and the task queue "a" are two queues. While a command works, the
-directory is its own; a second process is told who owns it. Messages, keys and headers are UTF-8 text; other bytes
+A queue's type is part of what it is: the log "a" and the task queue "a" are two queues. Several commands, and processes
+that open the directory as shared, can use it at once; one that has it to itself is named. Messages, keys and headers are UTF-8 text; other bytes
 come out as {"base64": "..."} with --json. Failures go to standard error as "varve: ERR_CODE message".
 
 ${EXIT_CODES_HELP}
@@ -77,6 +78,7 @@ Examples:
   registerDead(program);
   program.commandsGroup("Serving:");
   registerDaemon(program, version);
+  registerPing(program);
   registerToken(program);
   registerImport(program);
   program.commandsGroup("Files and speed:");

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import type { MessageQueue } from "../api/contract.js";
-import { open } from "../index.js";
 import { keepAlive } from "./alive.js";
+import { connect } from "./connect.js";
 import { OutputClosed } from "./exit.js";
 import { type Paint, painter } from "./format.js";
 import { type CommonOptions, resolveCommonOptions } from "./options.js";
@@ -57,13 +57,12 @@ export class Run<O = unknown> {
   }
 
   /**
-   * Opens the directory, runs the body and closes the directory in order, whatever happened.
+   * Opens the directory, or dials the daemon, runs the body and closes in order, whatever happened.
    * @param mode `existing` refuses a directory that is not there instead of making an empty one
    */
   async withDirectory<T>(mode: "create" | "existing", body: (queue: MessageQueue) => Promise<T>): Promise<T> {
-    const { dataDir, durability } = this.options;
     this.#listen();
-    const queue = await open(dataDir, { create: mode === "create", durability });
+    const queue = await connect(this.options, mode);
     let result: T;
     try {
       result = await body(queue);

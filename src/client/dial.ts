@@ -3,7 +3,14 @@ import { parseTarget } from "../wire/target.js";
 import { Link } from "./link.js";
 import { DialledMessageQueue } from "./message-queue.js";
 import { type DialOptions, resolveDialOptions } from "./options.js";
+import { directRoute, type Route } from "./route.js";
 import { type ClientPlatform, PLATFORM } from "./work.js";
+
+/** What `dial` returns. */
+export interface DialledQueue extends MessageQueue {
+  /** Milliseconds until the daemon has answered. @throws VarveError `ERR_CLOSED`, `ERR_DISCONNECTED` */
+  ping(): Promise<number>;
+}
 
 /**
  * Connects to a daemon. What it returns does what `open` of the daemon's directory would, over the network, and through
@@ -17,7 +24,7 @@ import { type ClientPlatform, PLATFORM } from "./work.js";
  * @throws VarveError `ERR_OPTION`, `ERR_DISCONNECTED` (nobody listens there, or answers in time; `cause` is the system's
  * error), `ERR_PROTOCOL` (it is no varve daemon, or of another age), `ERR_UNAUTHENTICATED`
  */
-export async function dial(target: string, options?: DialOptions): Promise<MessageQueue> {
+export async function dial(target: string, options?: DialOptions): Promise<DialledQueue> {
   return await dialOn(PLATFORM, target, options);
 }
 
@@ -27,7 +34,16 @@ export async function dialOn(
   target: string,
   options?: DialOptions,
 ): Promise<DialledMessageQueue> {
-  const link = new Link(parseTarget(target), resolveDialOptions(options));
+  return await dialThrough(directRoute(parseTarget(target)), options, platform);
+}
+
+/** The same by a route of the caller's choice. */
+export async function dialThrough(
+  route: Route,
+  options?: DialOptions,
+  platform: ClientPlatform = PLATFORM,
+): Promise<DialledMessageQueue> {
+  const link = new Link(route, resolveDialOptions(options));
   await link.open();
   return new DialledMessageQueue(link, platform);
 }

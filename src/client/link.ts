@@ -29,10 +29,10 @@ import { readValue, writeValue } from "../wire/value.js";
 import type { Handle, Opening } from "./handle.js";
 import type { ResolvedDialOptions } from "./options.js";
 import { type GiveUp, Pending, type ReadAnswer } from "./pending.js";
+import type { Route } from "./route.js";
 import { type Connected, connect, type Listener, unreachable } from "./socket.js";
 
 const RETRY_MS_MIN = 25;
-const RETRY_MS_MAX = 5000;
 /** Of both sides: whoever has heard nothing for so long asks, and after as long again takes the connection for lost. */
 const SILENCE_MS = 10_000;
 const SWEEP_MS = 1000;
@@ -59,7 +59,9 @@ export class Link implements Listener {
   readonly logger: Logger;
   /** Names this client in commits, whatever connection they come over. */
   readonly clientId: Buffer = randomBytes(ID_BYTES);
-  readonly #target: Target;
+  readonly #route: Route;
+  /** Where the last attempt went. */
+  #target: Target | undefined;
   /** What goes out to the socket. */
   readonly #output: Output;
   /** Where calls are written that cannot go out yet: they are sent from `#pending`. */
@@ -106,10 +108,10 @@ export class Link implements Listener {
   #drained: (() => void) | undefined;
   #server = "";
 
-  constructor(target: Target, options: ResolvedDialOptions) {
+  constructor(route: Route, options: ResolvedDialOptions) {
     this.options = options;
     this.logger = options.logger;
-    this.#target = target;
+    this.#route = route;
     this.#output = new Output(FRAME_BYTES_MAX);
     this.#shelf = new Output(FRAME_BYTES_MAX);
     this.#current = this.#shelf;
@@ -125,10 +127,6 @@ export class Link implements Listener {
   /** What the daemon calls itself. */
   get server(): string {
     return this.#server;
-  }
-
-  get target(): Target {
-    return this.#target;
   }
 
   get isClosing(): boolean {
@@ -211,6 +209,7 @@ export class Link implements Listener {
     this.#takeId();
     this.#pending.set(pending.id, pending);
     this.#pendingBytes += frame.length;
+    if (this.#route.isBackground && this.#pending.size === 1) this.#letRest();
     if (this.#current === this.#output) {
       pending.connection = this.#connection;
       this.#flushSoon();
@@ -436,7 +435,10 @@ export class Link implements Listener {
   #forget(pending: Pending): boolean {
     if (!this.#pending.delete(pending.id)) return false;
     this.#pendingBytes -= pending.frame.length;
-    if (this.#pending.size === 0) this.#drained?.();
+    if (this.#pending.size === 0) {
+      this.#drained?.();
+      this.#letRest();
+    }
     return true;
   }
 
@@ -444,8 +446,11 @@ export class Link implements Listener {
 
   async #connect(): Promise<void> {
     const { name = "varve", token = "", tls, connectMs } = this.options;
+    const target = await this.#route.reach();
+    if (this.#isClosed) return;
+    this.#target = target;
     const connected = await connect(
-      this.#target,
+      target,
       tls,
       {
         versionMin: PROTOCOL_MIN,
@@ -466,6 +471,7 @@ export class Link implements Listener {
     }
     this.#connection++;
     this.#socket = socket;
+    this.#letRest();
     this.#isLeaving = false;
     this.#refused = undefined;
     this.#sessionId = welcome.sessionId;
@@ -482,6 +488,20 @@ export class Link implements Listener {
     this.#attempts = 0;
     this.#isOpen = true;
     this.#sendAgain();
+  }
+
+  get #shownTarget(): string | undefined {
+    return this.#target && formatTarget(this.#target);
+  }
+
+  /** In the background only calls under way, and tails, keep the process. */
+  #letRest(): void {
+    if (!this.#route.isBackground) return;
+    const isBusy = this.#pending.size > 0 || this.#streams.size > 0;
+    for (const each of [this.#socket, this.#retry]) {
+      if (isBusy) each?.ref();
+      else each?.unref();
+    }
   }
 
   #hand({ socket, hand }: Connected): void {
@@ -501,7 +521,7 @@ export class Link implements Listener {
     this.#output.take();
     this.#lostAtMs = performance.now();
     if (this.#isClosed) return;
-    this.logger.warn({ target: formatTarget(this.#target), error }, "the connection to the daemon was lost");
+    this.logger.warn({ target: this.#shownTarget, error }, "the connection to the daemon was lost");
     const knowsNames = (this.#features & Feature.identity) !== 0;
     for (const handle of this.#handles.values()) handle.deref()?.disconnected();
     for (const pending of this.#pending.values()) {
@@ -529,7 +549,7 @@ export class Link implements Listener {
 
   #reconnectSoon(): void {
     if (this.#isClosed || this.#retry !== undefined) return;
-    const most = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** this.#attempts);
+    const most = Math.min(this.#route.retryMsMax, RETRY_MS_MIN * 2 ** this.#attempts);
     this.#attempts++;
     // Spread, so that clients that lost the same daemon do not come back all at once.
     const delayMs = most * (0.5 + Math.random() / 2);
@@ -537,10 +557,11 @@ export class Link implements Listener {
       this.#retry = undefined;
       this.#connect().catch((error: unknown) => this.#notConnected(error as Error));
     }, delayMs);
+    this.#letRest();
   }
 
   #notConnected(error: Error): void {
-    this.logger.warn({ target: formatTarget(this.#target), error }, "no connection to the daemon");
+    this.logger.warn({ target: this.#shownTarget, error }, "no connection to the daemon");
     if (isVarveError(error) && error.code !== "ERR_DISCONNECTED" && this.#socket === undefined) {
       // It will not become right by waiting for it, though somebody may set it right.
       this.#refused = error;
@@ -687,6 +708,7 @@ export class Link implements Listener {
     this.#socket?.destroySoon();
     this.#socket = undefined;
     this.#isOpen = false;
+    await this.#route.closed();
   }
 
   /** Ends a wait; what had been given to it nevertheless is given back by whoever reads the answer. */

@@ -113,11 +113,11 @@ function open(target: Target, tls: DialTlsOptions | undefined): Socket {
   return socket;
 }
 
-export function unreachable(target: Target, cause: Error | undefined): VarveError {
+export function unreachable(target: Target | undefined, cause: Error | undefined): VarveError {
   const why = cause === undefined ? "the connection was closed" : cause.message;
   return new VarveError(
     "ERR_DISCONNECTED",
-    `no connection to the daemon at ${formatTarget(target)}: ${why}`,
+    `no connection to the daemon${target === undefined ? "" : ` at ${formatTarget(target)}`}: ${why}`,
     cause === undefined ? {} : { cause },
   );
 }

@@ -493,7 +493,7 @@ export class Catalog {
       };
       stream.runs.push(run);
       stream.bytes += bytes;
-      stream.hasHoles ||= records < stream.recordsBetween(first, runNext);
+      stream.hasHoles ||= edition > 0;
     }
     return stream;
   }

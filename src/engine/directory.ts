@@ -24,6 +24,7 @@ const OWN_NAMES = new Set([
   `${MARKER}.tmp`,
   "LOCK",
   "LOCK.owner",
+  "SOCKET",
   "wal",
   "snap",
   "shared",

@@ -122,8 +122,11 @@ export class Rewriter {
   /** Has everything written so far put into segments. */
   async checkpoint(): Promise<void> {
     const { lsn } = this.#engine;
-    while (this.#engine.stalled) await this.#checkpointer.covered(0);
     this.#check();
+    while (this.#engine.stalled) {
+      await this.#checkpointer.covered(0);
+      this.#check();
+    }
     this.#engine.rotate();
     if (!(await this.#checkpointer.covered(lsn))) this.#noCheckpoint();
   }
@@ -406,6 +409,8 @@ export class Rewriter {
   }
 
   async #publish(stream: Stream, replacements: readonly Replacement[], published: () => void): Promise<void> {
+    // What waits for a checkpoint has been given up when this stops: nothing may be added to it after that.
+    this.#check();
     let settled = false;
     const done = this.#checkpointer.publish(stream, replacements, published).then((result) => {
       settled = true;

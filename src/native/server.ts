@@ -33,6 +33,8 @@ export interface NativeOptions {
   /** How long what a client holds for its session waits for it to come back. */
   readonly sessionMs: number;
   readonly authenticator: Authenticator;
+  /** Neither listeners nor connections keep the process from ending. */
+  readonly isBackground: boolean;
   readonly logger: Logger;
 }
 
@@ -47,6 +49,7 @@ export const NATIVE_DEFAULTS: NativeOptions = Object.freeze({
   stallTimeoutMs: 30_000,
   sessionMs: 10_000,
   authenticator: OPEN,
+  isBackground: false,
   logger: SILENT,
 });
 
@@ -129,6 +132,7 @@ export class NativeServer implements Front {
     await bind(server, target);
     server.on("error", (error) => this.options.logger.error({ error }, "the listener reported an error"));
     server.on("tlsClientError", (_error, socket: Socket) => socket.destroy());
+    if (this.options.isBackground) server.unref();
     this.#listeners.push(server);
     if (this.#sweep === undefined) {
       this.#sweep = setInterval(() => this.#endStalled(), SWEEP_MS);
@@ -278,6 +282,7 @@ export class NativeServer implements Front {
       socket.destroy();
       return;
     }
+    if (this.options.isBackground) socket.unref();
     this.#connections.add(new Connection(this, socket));
   }
 

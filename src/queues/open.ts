@@ -14,7 +14,7 @@ import { EmbeddedMessageQueue } from "./message-queue.js";
 /** What the engine stands on. */
 export interface Platform extends EnginePlatform {
   /** Locks the directory against a second owner. Without it, the caller sees to that. */
-  lock?(directory: string): Promise<DirectoryLock>;
+  lock?(directory: string): Promise<Pick<DirectoryLock, "release">>;
 }
 
 /**
@@ -28,8 +28,17 @@ export async function open(directory: string, options?: OpenOptions): Promise<Me
   if (typeof directory !== "string" || directory === "" || directory.includes("\0")) {
     throw new VarveError("ERR_ARGUMENT", "open() takes the path of a directory; got something else, or an empty path");
   }
-  const platform = { disk: new NodeDisk(), clock: new SystemClock(), random: new CryptoRandom(), lock: lockDirectory };
-  return await openEmbedded(path.resolve(directory).split(path.sep).join("/"), options, platform);
+  return await openEmbedded(resolvePath(directory), options, nodePlatform(lockDirectory));
+}
+
+/** What stands below the engine in a process of its own. */
+export function nodePlatform(lock: NonNullable<Platform["lock"]>): Platform {
+  return { disk: new NodeDisk(), clock: new SystemClock(), random: new CryptoRandom(), lock };
+}
+
+/** A path in the form that the engine takes. */
+export function resolvePath(directory: string): string {
+  return path.resolve(directory).split(path.sep).join("/");
 }
 
 /** The same on a platform of the caller's choice. */
@@ -39,7 +48,7 @@ export async function openEmbedded(
   platform: Platform,
 ): Promise<MessageQueue> {
   const resolved = resolveOpenOptions(options);
-  let lock: DirectoryLock | undefined;
+  let lock: Pick<DirectoryLock, "release"> | undefined;
   try {
     prepareDirectory(platform.disk, directory, resolved.create);
     lock = await platform.lock?.(directory);

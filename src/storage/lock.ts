@@ -27,31 +27,47 @@ export const LOCK_FILE = "LOCK";
 export const OWNER_FILE = windows ? "LOCK.owner" : LOCK_FILE;
 
 export interface DirectoryLock {
+  /** Tells others, in the owner's particulars, where they can reach it. */
+  announce(target: string): void;
   /** Gives the directory up. Further calls do nothing. */
   release(): void;
 }
 
+/** What an owner says of itself to those that find the directory locked. */
+export interface OwnerTerms {
+  /** It lets others use the directory through it. */
+  readonly shared?: boolean | undefined;
+  /** What holds for their commits, too. */
+  readonly durability?: string | undefined;
+}
+
 /** Who holds a lock, as it wrote itself down. */
-interface Owner {
+export interface Owner extends OwnerTerms {
   readonly pid: number;
   readonly host: string;
   /** When it took the lock; ISO 8601. */
   readonly since: string;
+  /** Where others reach it, once they can. */
+  readonly target?: string | undefined;
 }
 
 /**
  * Takes the directory for this process, without waiting.
  *
- * @throws VarveError `ERR_DIR_LOCKED` (held by another process, thread or open(); `details` has its `pid`, `host` and
- * `since` where known), `ERR_LOCK_UNSUPPORTED`. Errors of opening LOCK are Node's own (ENOENT, EACCES, EROFS, ...).
+ * @throws VarveError `ERR_DIR_LOCKED` (held by another process, thread or open(); `details` has its `pid`, `host`, `since`,
+ * and of one that shares `shared`, `durability` and `target`, where known), `ERR_LOCK_UNSUPPORTED`. Errors of opening LOCK are Node's own (ENOENT, EACCES, EROFS, ...).
  */
-export async function lockDirectory(directory: string): Promise<DirectoryLock> {
+export async function lockDirectory(directory: string, terms: OwnerTerms = {}): Promise<DirectoryLock> {
   const root = fs.realpathSync(directory);
   const fd = await takeLock(path.join(root, LOCK_FILE));
   if (fd === undefined) throw heldBy(await readOwner(root), root);
-  writeOwner(root, fd, { pid: process.pid, host: os.hostname(), since: new Date().toISOString() });
+  const owner: Owner = { pid: process.pid, host: os.hostname(), since: new Date().toISOString(), ...terms };
+  writeOwner(root, fd, owner);
   let held = true;
   return {
+    announce(target) {
+      if (held) writeOwner(root, fd, { ...owner, target });
+    },
     release() {
       if (!held) return;
       held = false;
@@ -59,6 +75,12 @@ export async function lockDirectory(directory: string): Promise<DirectoryLock> {
       fs.closeSync(fd);
     },
   };
+}
+
+/** Who says that it owns the directory, and may be alive. Only taking the lock tells for certain, which costs more. */
+export function saidOwner(directory: string): Owner | undefined {
+  const owner = parseOwner(directory);
+  return owner !== undefined && mayBeAlive(owner) ? owner : undefined;
 }
 
 /** The locked descriptor, or undefined if someone else has the lock. */
@@ -189,7 +211,13 @@ function parseOwner(root: string): Owner | undefined {
   try {
     const owner = JSON.parse(fs.readFileSync(path.join(root, OWNER_FILE), "utf8")) as Partial<Owner> | null;
     if (Number.isSafeInteger(owner?.pid) && typeof owner?.host === "string" && typeof owner.since === "string") {
-      return { pid: owner.pid!, host: owner.host, since: owner.since };
+      const { pid, host, since, shared, durability, target } = owner as Owner;
+      return {
+        ...{ pid, host, since },
+        ...(shared === true && { shared }),
+        ...(typeof durability === "string" && { durability }),
+        ...(typeof target === "string" && { target }),
+      };
     }
   } catch {
     // Blank, half written, or not readable.

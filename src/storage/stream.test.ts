@@ -9,7 +9,7 @@ function run(first: number, next: number, count: number): Run {
     path: "/log/segment",
     directory: "/log",
     sharedId: 0,
-    edition: 0,
+    edition: 1,
     bytes: 1,
     dirty: false,
     unnamed: false,

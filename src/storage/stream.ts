@@ -73,7 +73,7 @@ export class Stream {
   runs: Run[] = [];
   /** Times that runs have been replaced by rewritten ones in this life. */
   rewrites = 0;
-  /** Records have been removed from the midst of runs: not every offset of theirs has one. */
+  /** Runs have been rewritten: not every offset of theirs has a record. */
   hasHoles = false;
   /** Runs that end at or below this take no further batches. */
   sealedTo = 0;
@@ -178,8 +178,10 @@ export class Stream {
   }
 
   #recordsOfPart(run: Run, from: number, to: number): number {
-    const given = this.recordsBetween(run.first, run.next);
     const part = this.recordsBetween(from, to);
+    // As it was written first, but for records that were below the head by then.
+    if (run.segment.edition === 0) return part;
+    const given = this.recordsBetween(run.first, run.next);
     return run.count >= given ? part : Math.round((run.count * part) / given);
   }
 

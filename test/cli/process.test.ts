@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { open } from "../../src/index.js";
 import { withDirectory } from "../support/directories.js";
 import { jsonLines, owns, startVarve, varve } from "./program.js";
 
@@ -12,20 +13,35 @@ async function closedInOrder(directory: string): Promise<boolean> {
   return jsonLines(stdout)[0].directory.recovery.recovered === false;
 }
 
-test("a second process is told who owns the directory", () =>
+test("several commands use a directory at once, and one goes on where another ends", () =>
   withDirectory(async (directory) => {
     await varve(["create", "-t", "log", "events", "-d", directory]);
     const owner = startVarve(["tail", "events", "-d", directory]);
     await owns(directory, owner);
+    const second = startVarve(["tail", "events", "-d", directory]);
+    assert.equal((await varve(["append", "events", "to all", "-d", directory])).code, 0);
+    await owner.printed(/to all/);
+    owner.child.kill("SIGTERM");
+    assert.equal((await owner.ended).code, 0);
+    await owns(directory, second);
+    assert.equal((await varve(["append", "events", "to one", "-d", directory])).code, 0);
+    await second.printed(/to one/);
+    second.child.kill("SIGTERM");
+    assert.equal((await second.ended).code, 0);
+    assert.match((await varve(["ping", "-d", directory])).stdout, /answered in [\d.]+ ms\n/);
+  }));
+
+test("who has the directory to itself is named", () =>
+  withDirectory(async (directory) => {
+    const mq = await open(directory);
     const { code, stdout, stderr } = await varve(["append", "events", "m", "-d", directory]);
     assert.deepEqual([code, stdout], [4, ""]);
     assert.match(stderr, /^varve: ERR_DIR_LOCKED /);
-    assert.match(stderr, new RegExp(`\\b${owner.child.pid}\\b`));
+    assert.match(stderr, new RegExp(`\\b${process.pid}\\b`));
     const json = await varve(["queues", "-d", directory, "--json"]);
     const { error } = jsonLines(json.stderr)[0];
-    assert.deepEqual([json.code, error.code, error.details.pid], [4, "ERR_DIR_LOCKED", owner.child.pid]);
-    owner.child.kill("SIGTERM");
-    assert.equal((await owner.ended).code, 0);
+    assert.deepEqual([json.code, error.code, error.details.pid], [4, "ERR_DIR_LOCKED", process.pid]);
+    await mq.close();
     assert.equal((await varve(["append", "events", "m", "-d", directory])).code, 0);
   }));
 

@@ -243,7 +243,7 @@ export class Faults {
   }
 }
 
-export function identityOf(value: Value): string {
+function identityOf(value: Value): string {
   const end = value.indexOf("#");
   return end < 0 ? value : value.slice(0, end);
 }
@@ -436,7 +436,7 @@ export class Facts {
   }
 }
 
-export function partsOf(call: Call): readonly Part[] {
+function partsOf(call: Call): readonly Part[] {
   switch (call.op) {
     case "append":
     case "enqueue":

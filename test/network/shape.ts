@@ -5,20 +5,20 @@ import type { Declared } from "../history/history.js";
 
 export const LOG = "events";
 export const GROUP = "readers";
-export const QUEUES = ["jobs", "mails"] as const;
+const QUEUES = ["jobs", "mails"] as const;
 
 /** So short that leases run out all the time, and longer than most pauses of a busy machine. */
 export const LEASE_MS = 400;
 const MAX_ATTEMPTS = 4;
 
-export const TASK_OPTIONS = {
+const TASK_OPTIONS = {
   lease: LEASE_MS,
   maxAttempts: MAX_ATTEMPTS,
   backoff: { initial: 0, jitter: 0 },
 } as const satisfies TaskOptions;
 
 /** Small files, so that a second sees them rotated, checkpointed and recycled. */
-export const OPEN_OPTIONS = {
+const OPEN_OPTIONS = {
   walFileBytes: "512KiB",
   segmentBytes: "128KiB",
   maxMessageBytes: "64KiB",

@@ -73,6 +73,33 @@ void test("close() succeeds when only the last checkpoint fails: the log has eve
   }
 });
 
+void test("close() ends a compaction wherever it is", async () => {
+  const seen = { done: 0, ended: 0 };
+  for (let call = 1; call <= TRIALS; call++) {
+    const machine = Simulated.boot(3);
+    const mq = await machine.open();
+    const log = await machine.settle(mq.openLog("state"));
+    for (let value = 0; value < 5; value++) {
+      await machine.settle(log.append({ key: "a", payload: Buffer.alloc(1000, value) }));
+    }
+    const last = machine.disk.calls + call;
+    const compaction = log.compact().then(
+      () => seen.done++,
+      (error: unknown) => {
+        assert.ok(isVarveError(error, "ERR_CLOSED"), String(error));
+        seen.ended++;
+      },
+    );
+    await machine.clock.run(() => machine.disk.calls >= last, 1000);
+    await machine.settle(mq.close());
+    await machine.settle(compaction);
+    const again = await machine.open();
+    const found = await machine.settle(allOf(await machine.settle(again.openLog("state"))));
+    assert.equal(found.at(-1)?.charCodeAt(0), 4);
+  }
+  assert.ok(seen.done > 0 && seen.ended > 0, JSON.stringify(seen));
+});
+
 /** A directory whose records are in segments, and none of them in memory. */
 async function reopened(seed: number): Promise<{ machine: Simulated; mq: MessageQueue; log: LogQueue }> {
   const machine = Simulated.boot(seed);

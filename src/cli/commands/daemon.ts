@@ -9,7 +9,7 @@ import { keepHeapSmall } from "../../daemon/heap.js";
 import { jsonLogger, LOG_LEVELS, type LogLevel } from "../../daemon/log.js";
 import type { TlsFiles } from "../../daemon/tls.js";
 import { formatTarget, parseTarget } from "../../wire/target.js";
-import { wholeNumber, withCommonOptions } from "../options.js";
+import { wholeNumber, withDirectoryOptions } from "../options.js";
 import { action } from "../run.js";
 
 interface DaemonCommandOptions {
@@ -73,7 +73,7 @@ export function registerDaemon(program: Command, version: string): void {
       "\nExample:\n  $ varve daemon --data-dir ./data --target tcp://127.0.0.1:7420 --kestrel 127.0.0.1:22133",
     );
 
-  action<[], DaemonCommandOptions>(withCommonOptions(command), async (run) => {
+  action<[], DaemonCommandOptions>(withDirectoryOptions(command), async (run) => {
     const { options } = run;
     keepHeapSmall();
     const maxMessageBytes = parseSize(options.maxMessage, "--max-message");

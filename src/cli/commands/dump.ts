@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { dumpFile } from "../../index.js";
 import { type Paint, printable } from "../format.js";
-import { withCommonOptions } from "../options.js";
+import { withDirectoryOptions } from "../options.js";
 import { action } from "../run.js";
 
 export function registerDump(program: Command): void {
@@ -14,7 +14,7 @@ export function registerDump(program: Command): void {
     .argument("<file>", "path of the file")
     .addHelpText("after", "\nExample:\n  $ varve dump data/log/events/00000000000000000000.seg");
 
-  action<[string], object>(withCommonOptions(command), async (run, file) => {
+  action<[string], object>(withDirectoryOptions(command), async (run, file) => {
     for await (const part of dumpFile(file)) {
       await run.print(part, () => describe(part, run.paint));
     }

@@ -4,7 +4,7 @@ import { type RepairReport, repairDirectory } from "../../index.js";
 import { canAsk, confirmed } from "../confirm.js";
 import { ExitCode, UsageError } from "../exit.js";
 import { plural } from "../format.js";
-import { withCommonOptions } from "../options.js";
+import { withDirectoryOptions } from "../options.js";
 import { Progress } from "../progress.js";
 import { action, type Run } from "../run.js";
 
@@ -33,7 +33,7 @@ Examples:
   $ varve repair --yes --data-dir ./data`,
     );
 
-  action<[], RepairFlags>(withCommonOptions(command), async (run) => {
+  action<[], RepairFlags>(withDirectoryOptions(command), async (run) => {
     const { dryRun = false, yes = false } = run.options;
     const asks = !dryRun && !yes;
     if (asks && !canAsk(run.options)) {

@@ -6,7 +6,7 @@ import { isUserName, makeToken } from "../../auth/token.js";
 import type { User, Users } from "../../auth/users.js";
 import { changeUsersFile, readUsersFile } from "../../daemon/users-file.js";
 import { table } from "../format.js";
-import { several, withCommonOptions } from "../options.js";
+import { several, withDirectoryOptions } from "../options.js";
 import { action } from "../run.js";
 
 interface FileOptions {
@@ -29,7 +29,7 @@ export function registerToken(program: Command): void {
   registerCreateToken(token);
   registerListTokens(token);
   registerRevokeToken(token);
-  withCommonOptions(token).addHelpText(
+  withDirectoryOptions(token).addHelpText(
     "after",
     `
 Examples:
@@ -62,7 +62,7 @@ Example:
   $ varve token create orders-service --allow read,write:orders.* --allow write:task/mails --file users.json`,
     );
 
-  action<[string], CreateOptions>(withCommonOptions(command), async (run, name) => {
+  action<[string], CreateOptions>(withDirectoryOptions(command), async (run, name) => {
     const { file, allow } = run.options;
     if (!isUserName(name)) {
       throw new VarveError("ERR_ARGUMENT", `a user's name is 1 to 64 characters of A-Z a-z 0-9 _ -; got ${show(name)}`);
@@ -82,7 +82,7 @@ function registerListTokens(token: Command): void {
     .description("Lists the users of a users file: how they log in, and what they may do.")
     .addHelpText("after", "\nExample:\n  $ varve token list --file users.json");
 
-  action<[], FileOptions>(withCommonOptions(command), async (run) => {
+  action<[], FileOptions>(withDirectoryOptions(command), async (run) => {
     const { users, kestrel } = readUsersFile(run.options.file);
     if (run.options.json) {
       for (const user of users) await run.print(jsonUser(user), () => "");
@@ -103,7 +103,7 @@ function registerRevokeToken(token: Command): void {
     )
     .addHelpText("after", "\nExample:\n  $ varve token revoke orders-service --file users.json");
 
-  action<[string], FileOptions>(withCommonOptions(command), async (run, name) => {
+  action<[string], FileOptions>(withDirectoryOptions(command), async (run, name) => {
     const { file } = run.options;
     // Read first: revoking makes no file.
     readUsersFile(file);

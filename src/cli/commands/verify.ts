@@ -3,7 +3,7 @@ import { formatBytes } from "../../api/units.js";
 import { verifyDirectory } from "../../index.js";
 import { ExitCode } from "../exit.js";
 import { plural } from "../format.js";
-import { withCommonOptions } from "../options.js";
+import { withDirectoryOptions } from "../options.js";
 import { Progress } from "../progress.js";
 import { action } from "../run.js";
 
@@ -16,7 +16,7 @@ export function registerVerify(program: Command): void {
     )
     .addHelpText("after", "\nExits with 5 when damage was found.\n\nExample:\n  $ varve verify --data-dir ./data");
 
-  action(withCommonOptions(command), async (run) => {
+  action(withDirectoryOptions(command), async (run) => {
     const progress = new Progress(run.options);
     const report = await verifyDirectory(run.options.dataDir, {
       onProgress: ({ bytesDone, bytesTotal }) => {
