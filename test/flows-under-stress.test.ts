@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EnqueuedFlow, MessageQueue, TaskQueue } from "../src/index.js";
 import { codeOf } from "./support/expect.js";
-import { Simulated, TINY } from "./support/simulated.js";
+import { cutAtEveryCall, Simulated, TINY } from "./support/simulated.js";
 
 void test("a flow that waits behind the deletion of its queue is refused", async () => {
   const machine = Simulated.boot(31);
@@ -105,6 +105,91 @@ void test("a flow's end that is under way when its queue is deleted ends with it
     assert.deepEqual(errors, [], `deleted after ${delayMs} ms`);
     await machine.settle(again.close());
   }
+});
+
+void test("a child that is done as the directory closes is not waited for any more", async () => {
+  const machine = Simulated.boot(36);
+  let mq = await machine.open();
+  let jobs = await machine.settle(mq.openTask("jobs"));
+  const child = { queue: jobs, input: "child" };
+  await machine.settle(mq.flow({ queue: jobs, input: "parent", children: [child] }));
+  const task = await machine.settle(jobs.dequeue());
+  const acked = jobs.ack(task!);
+  const closed = mq.close();
+  await machine.settle(acked);
+  await machine.settle(closed);
+  mq = await machine.open();
+  jobs = await machine.settle(mq.openTask("jobs"));
+  assert.equal((await machine.settle(jobs.dequeue()))?.payload.toString(), "parent");
+  await machine.settle(mq.close());
+});
+
+void test("a parent whose child is gone as the directory closes dies in the next one, whatever else is done there", async () => {
+  const machine = Simulated.boot(37);
+  let mq = await machine.open();
+  let jobs = await machine.settle(mq.openTask("jobs"));
+  const child = { queue: jobs, input: "child" };
+  const flow = await machine.settle(mq.flow({ queue: jobs, input: "parent", children: [child] }));
+  await machine.settle(jobs.cancel(flow.children[0]!.task.id));
+  await machine.settle(mq.close());
+  mq = await machine.open();
+  jobs = await machine.settle(mq.openTask("jobs"));
+  await machine.pass(5000);
+  const { blocked, dead } = await jobs.stats();
+  assert.deepEqual({ blocked, dead }, { blocked: 0, dead: 1 });
+  await machine.settle(mq.close());
+});
+
+void test("a parent that is to be told while another one is on its way to the dead letters is told", async () => {
+  const base = Simulated.boot(39);
+  const mq = await base.open();
+  const jobs = await base.settle(mq.openTask("jobs"));
+  const child = { queue: jobs, input: "child" };
+  for (let count = 0; count < 2; count++) {
+    await base.settle(mq.flow({ queue: jobs, input: "x".repeat(20_000), children: [child] }));
+    const task = await base.settle(jobs.dequeue());
+    await base.settle(jobs.nack(task!, { dead: true }));
+  }
+  const [first, second] = (await base.settle(jobs.dead.read())).map(({ id }) => id);
+  await base.settle(mq.close());
+  // Some of these find the first one's record on its way from the disk.
+  for (let delayMs = 0; delayMs < 4; delayMs += 0.2) {
+    const machine = base.copy(40);
+    const again = await machine.open();
+    const queue = await machine.settle(again.openTask("jobs"));
+    const { dead } = queue;
+    await machine.settle(dead.purge({ ids: [first!] }));
+    await machine.pass(delayMs);
+    await machine.settle(dead.purge({ ids: [second!] }));
+    await machine.pass(5000);
+    assert.equal((await queue.stats()).dead, 2, `purged after ${delayMs} ms`);
+    await machine.settle(again.close());
+  }
+});
+
+void test("parents that wait for tasks of a queue that is deleted die with it, however many, wherever the power is cut", async () => {
+  const base = Simulated.boot(38);
+  const mq = await base.open();
+  const parents = await base.settle(mq.openTask("parents"));
+  const children = await base.settle(mq.openTask("children"));
+  const child = { queue: children, input: "child" };
+  const count = 120;
+  await base.settle(
+    Promise.all(Array.from({ length: count }, () => mq.flow({ queue: parents, input: "parent", children: [child] }))),
+  );
+  await base.settle(mq.close());
+  const remove = async (queue: MessageQueue): Promise<void> => void (await queue.deleteQueue("task", "children"));
+  const trials = await cutAtEveryCall(base, ["none", "all"], remove, async ({ mq: again, machine, acknowledged }) => {
+    const queue = await machine.settle(again.openTask("parents"));
+    const isThere = (await again.queues()).some(({ name }) => name === "children");
+    assert.ok(!(acknowledged && isThere));
+    await machine.pass(5000);
+    const { blocked, dead } = await queue.stats();
+    assert.equal(blocked + dead, count);
+    if (!isThere) assert.equal(blocked, 0);
+    for (const { reason } of await machine.settle(queue.dead.read())) assert.match(reason, /children, was deleted/);
+  });
+  assert.ok(trials > 2);
 });
 
 void test("expired tasks are removed a few thousand at a time, and a dequeue that does not wait sees past them", async () => {

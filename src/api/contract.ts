@@ -56,8 +56,8 @@ export interface MessageQueue extends AsyncDisposable {
   /**
    * Enqueues a tree of tasks in one commit, which may be in several queues. A task with children is handed out once all of
    * them are done; until then its state is "blocked". A child that dies keeps it waiting, and counts once it is redriven and
-   * done. A child that is cancelled, purged or expires can never be done: its parent then goes to the dead letters. At most
-   * 1000 tasks in 32 levels.
+   * done. A child that is cancelled, purged or expires, or whose queue is deleted, can never be done: its parent then goes to
+   * the dead letters. At most 1000 tasks in 32 levels.
    * @throws VarveError `ERR_ARGUMENT` (a flow that contains itself, is too deep or too large, or a queue of another
    * directory), `ERR_OPTION` (a delay for a task with children), `ERR_QUEUE_FULL` (also: 100,000 tasks of flows in a queue),
    * and as `enqueue`

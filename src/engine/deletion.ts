@@ -24,26 +24,39 @@ import { type IdentifiedCommit, requestBytes } from "./requests.js";
 /** Folders of streams stand below the folder of the queue. */
 const DEPTH = 1;
 
+/** What other queues are told in the commit that deletes one. */
+export interface WithDeletion {
+  readonly metaBytes: number;
+  /** Stages operations of other queues. */
+  stage(engine: Engine): void;
+  apply(): void;
+}
+
 /** Deletes a queue. Resolves when that is committed. Not between `begin` and `add`. */
 export function deleteQueue(
   engine: Engine,
   entry: CatalogEntry,
   durability: Durability,
   request?: IdentifiedCommit,
+  told?: WithDeletion,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     const { catalog } = engine;
     const { id, kind, name } = entry;
     engine.flush();
-    const metaBytes = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length + requestBytes(request);
-    engine.begin(0, 0, metaBytes, true);
+    const ownBytes = OPERATION_HEADER_BYTES + 3 * VARINT_BYTES_MAX + name.length;
+    engine.begin(0, 0, ownBytes + requestBytes(request) + (told?.metaBytes ?? 0), true);
+    told?.stage(engine);
     const { lastStreamId } = catalog;
     const output = engine.operation(OP_DELETE_QUEUE, id);
     output.u8(kind);
     output.string(name);
     output.varint(lastStreamId);
     engine.endOperation();
-    const apply = () => catalog.delete(entry, lastStreamId);
+    const apply = () => {
+      catalog.delete(entry, lastStreamId);
+      told?.apply();
+    };
     engine.add({ durability, apply, settle: resolve, fail: reject }, request);
     engine.flush();
   });

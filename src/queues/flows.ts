@@ -18,6 +18,7 @@
  */
 
 import { isVarveError } from "../api/errors.js";
+import type { WithDeletion } from "../engine/deletion.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
 import { recordBytesMax } from "../storage/batch.js";
@@ -121,7 +122,8 @@ export class Flows {
     for (const { parent } of this.#deadChildren.values()) queueIds.add(parent.queueId);
     for (const { parent } of this.#untold) queueIds.add(parent.queueId);
     for (const queueId of queueIds) this.#host.flowsOf(queueId);
-    this.#wake();
+    // Nothing else may ever be staged.
+    if (this.#isDue) engine.clock.defer(this.#work);
   }
 
   // ------------------------------------------------------------------------------------------------------ numbers
@@ -323,9 +325,12 @@ export class Flows {
 
   // ---------------------------------------------------------------------------------------- what is done by and by
 
+  get #isDue(): boolean {
+    return this.#untold.length > 0 || this.#nextGone() !== undefined;
+  }
+
   #wake(): void {
-    const isDue = this.#untold.length > 0 || this.#nextGone() !== undefined;
-    if (isDue && !this.#working) this.#engine?.wake(this.#work);
+    if (this.#isDue && !this.#working) this.#engine?.wake(this.#work);
   }
 
   #nextGone(): WaitingParent | undefined {
@@ -340,15 +345,17 @@ export class Flows {
     if (this.#working || engine.closed || engine.failure !== undefined) return;
     this.#working = true;
     try {
-      while (!this.#isOver() && this.#untold.length > 0) await this.#tell(engine);
-      for (let parent = this.#nextGone(); parent !== undefined; parent = this.#nextGone()) {
-        if (this.#isOver()) return;
-        await this.#buryIfReadable(engine, parent);
+      while (!this.#isOver()) {
+        const parent = this.#nextGone();
+        // Meanwhile others may have to be told, for whom nobody is woken.
+        if (this.#untold.length > 0) await this.#tell(engine);
+        else if (parent !== undefined) await this.#buryIfReadable(engine, parent);
+        else return;
       }
     } catch (error) {
       if (engine.closed || engine.failure !== undefined || this.#isOver()) return;
       engine.logger.error({ queue: this.#host.name, error }, "a flow cannot be ended now");
-      engine.clock.setTimer(RETRY_MS, () => this.#wake());
+      engine.clock.setTimer(RETRY_MS, this.#work);
     } finally {
       this.#working = false;
     }
@@ -360,6 +367,46 @@ export class Flows {
     return this.#host.ended !== undefined;
   }
 
+  /**
+   * What the queues of other tasks are told by the commit that deletes this queue, for whose tasks they wait. Of very many,
+   * only the last are told by that commit, the others by commits before it.
+   */
+  parting(): WithDeletion {
+    const parents = this.#waitingElsewhere();
+    while (parents.length > TOLD_AT_ONCE) {
+      const engine = this.#engine!;
+      const { metaBytes, stage, apply } = this.#farewell(parents.splice(0, TOLD_AT_ONCE));
+      engine.begin(0, 0, metaBytes, true);
+      stage(engine);
+      engine.add({ durability: engine.options.durability, apply, settle() {}, fail() {} });
+    }
+    return this.#farewell(parents);
+  }
+
+  #waitingElsewhere(): QueuePlace[] {
+    const parents = new Map<string, QueuePlace>();
+    const known = [...this.#children.values(), ...this.#deadChildren.values(), ...this.#untold];
+    for (const { parent } of known) {
+      const { queueId, lane, offset } = parent;
+      if (queueId === this.#host.id || this.#host.flowsOf(queueId)?.isWaiting(lane, offset) !== true) continue;
+      parents.set(`${queueId} ${placeKey(lane, offset)}`, parent);
+    }
+    return [...parents.values()];
+  }
+
+  #farewell(parents: readonly QueuePlace[]): WithDeletion {
+    const reason = `the queue of a child, ${this.#host.name}, was deleted`;
+    return {
+      metaBytes: parents.length * (CHILD_DONE_BYTES_MAX + Buffer.byteLength(reason)),
+      stage: (engine) => {
+        for (const parent of parents) stageGone(engine, parent, reason);
+      },
+      apply: () => {
+        for (const parent of parents) this.#host.flowsOf(parent.queueId)?.childGone(parent, reason);
+      },
+    };
+  }
+
   /** Tells parents that a child of theirs is gone. */
   #tell(engine: Engine): Promise<void> {
     const told = this.#untold.slice(0, TOLD_AT_ONCE);
@@ -367,11 +414,7 @@ export class Flows {
       engine.begin(0, 0, told.length * (CHILD_DONE_BYTES_MAX + REASON_BYTES_MAX) + OPERATION_HEADER_BYTES + 16, true);
       for (const { parent, reason } of told) {
         if (this.#host.flowsOf(parent.queueId) === undefined) continue;
-        const output = engine.operation(FlowOp.ChildGone, parent.queueId);
-        output.varint(parent.lane);
-        output.varint(parent.offset);
-        output.string(reason);
-        engine.endOperation();
+        stageGone(engine, parent, reason);
       }
       engine.operation(FlowOp.Told, this.#host.id).varint(told.length);
       engine.endOperation();
@@ -521,6 +564,14 @@ export class Flows {
     for (const child of deadChildren) this.#deadChildren.set(child.id, child);
     this.#untold = untold;
   }
+}
+
+function stageGone(engine: Engine, { queueId, lane, offset }: QueuePlace, reason: string): void {
+  const output = engine.operation(FlowOp.ChildGone, queueId);
+  output.varint(lane);
+  output.varint(offset);
+  output.string(reason);
+  engine.endOperation();
 }
 
 /** The flows of a queue as a snapshot holds them. */

@@ -32,8 +32,9 @@ import {
   resolveTaskOptions,
 } from "../api/options.js";
 import { show } from "../api/show.js";
+import type { CatalogEntry } from "../engine/catalog.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
-import { deleteQueue } from "../engine/deletion.js";
+import { deleteQueue, type WithDeletion } from "../engine/deletion.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { OP_CREATE_QUEUE, type QueueState } from "../engine/queue-state.js";
 import type { IdentifiedCommit } from "../engine/requests.js";
@@ -225,14 +226,34 @@ export class EmbeddedMessageQueue implements MessageQueue {
         try {
           engine.checkOpen();
           const entry = engine.catalog.find(KIND[kind], name);
-          if (entry === undefined) resolve(false);
-          else deleteQueue(engine, entry, engine.durability(durability), request).then(() => resolve(true), reject);
+          if (entry === undefined) {
+            resolve(false);
+            return;
+          }
+          const told = this.#parting(entry);
+          deleteQueue(engine, entry, engine.durability(durability), request, told).then(() => resolve(true), reject);
         } catch (error) {
           reject(error as Error);
         }
       };
       run();
     });
+  }
+
+  /** What queues are told whose tasks wait for some of one that is deleted. Of one that is damaged, nobody knows. */
+  #parting(entry: CatalogEntry): WithDeletion | undefined {
+    if (entry.kind !== KIND.task || entry.damaged !== undefined) return undefined;
+    const engine = this.#engine;
+    let state: TaskState;
+    try {
+      state = engine.catalog.load(entry) as TaskState;
+    } catch (error) {
+      if (isVarveError(error, "ERR_CORRUPT")) return undefined;
+      throw error;
+    }
+    state.attach(engine);
+    engine.flush();
+    return state.flows.parting();
   }
 
   async queues(): Promise<QueueInfo[]> {

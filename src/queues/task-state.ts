@@ -298,9 +298,10 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
 
   /** The flows of a task queue of the directory; undefined when it is gone or damaged. Reads nothing from disk. */
   flowsOf(queueId: number): Flows | undefined {
-    if (queueId === this.id) return this.ended === undefined ? this.flows : undefined;
     const entry = this.#engine.catalog.byId(queueId);
     if (entry === undefined || entry.damaged !== undefined) return undefined;
+    // Also while it closes: what was accepted before is done.
+    if (queueId === this.id) return this.flows;
     let state: TaskState;
     try {
       state = this.#engine.catalog.load(entry) as TaskState;

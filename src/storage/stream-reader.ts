@@ -544,11 +544,12 @@ export class StreamReader {
     }
   }
 
-  /** Goes on with another chunk and gives the present one back, unless it is the consumer's to keep. */
+  /** Goes on with another chunk and gives the present one back, unless it is the consumer's to keep, or the same again. */
   #setChunk(chunk: Chunk | undefined): void {
     const { chunks } = this.#context;
-    if (this.#chunk !== undefined && this.#chunk.owner === this && this.#owned === undefined)
-      chunks.release(this.#chunk);
+    const present = this.#chunk;
+    if (present !== undefined && present !== chunk && present.owner === this && this.#owned === undefined)
+      chunks.release(present);
     this.#chunk = chunk;
     if (chunk !== undefined) chunks.touch(chunk);
   }

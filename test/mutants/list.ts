@@ -1,5 +1,6 @@
 import { checkpointMutants } from "./checkpoint.js";
 import { commitMutants } from "./commit.js";
+import { featureMutants } from "./features.js";
 import { groupMutants } from "./groups.js";
 import { logMutants } from "./log.js";
 import type { Mutant } from "./mutant.js";
@@ -17,4 +18,5 @@ export const mutants: readonly Mutant[] = [
   ...groupMutants,
   ...queueMutants,
   ...requestMutants,
+  ...featureMutants,
 ];

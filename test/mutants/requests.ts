@@ -3,7 +3,7 @@
 import { type Mutant, simulator, testFile } from "./mutant.js";
 
 const cases = "test/field-cases/case-22-requests.test.ts";
-const conformance = "test/conformance/embedded.test.ts";
+const conformance = "test/conformance/embedded-sync.test.ts";
 
 export const requestMutants: readonly Mutant[] = [
   {

@@ -1,6 +1,6 @@
 /** Tasks: leases, attempts, dead letters; and what queues log of themselves. */
 
-import { type Mutant, simulator, testFile } from "./mutant.js";
+import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 
 const consumer = "src/queues/consumer.ts";
 const delivery = "src/queues/delivery.ts";
@@ -197,7 +197,7 @@ export const taskMutants: readonly Mutant[] = [
     search: "this.#release(task, delayMs, input.string(), time);",
     replacement: "this.#release(task, 0 * delayMs, input.string(), time);",
     breaks: "a delayed task is never early, also after a restart",
-    killer: simulator,
+    killer: directed("waits on after"),
   },
   {
     name: "a schedule is not replayed",
@@ -222,7 +222,7 @@ export const taskMutants: readonly Mutant[] = [
       "      const remaining = Math.min(Math.max(0, task.wallAt - nowWallMs), Math.max(0, task.at - lastElapsedMs));",
     replacement: "      const remaining = 0;",
     breaks: "a delayed task is never early, also after a restart",
-    killer: simulator,
+    killer: directed("waits on after"),
   },
   {
     name: "a trim is not logged",

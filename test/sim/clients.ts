@@ -66,6 +66,7 @@ export interface SourceHandle {
 const COMMIT_BYTES_MAX = 100_000;
 /** Tombstones that stay for so long stay for the whole of a run. */
 const GRACE_MS = 86_400_000;
+const RESULT_TTL_MS = 3_600_000;
 const HELD_MAX = 40;
 const STALE_MAX = 20;
 /** Calls that were answered and are made again in the next life, at most. */
@@ -161,8 +162,10 @@ export class Clients {
     const model = this.model.queue(name, rules.maxAttempts);
     model.windowMs = rules.dedupe.window;
     model.dropsOldest = rules.limits?.whenFull === "drop-oldest";
-    const { onExpire, dedupe, limits } = rules;
-    const settings = { ...consumerOptions(rules), onExpire, dedupe, ...(limits === undefined ? {} : { limits }) };
+    const { onExpire, dedupe, limits, resultTtl = RESULT_TTL_MS, pace = {} } = rules;
+    model.resultTtlMs = resultTtl;
+    model.paced(pace);
+    const settings = { ...consumerOptions(rules), onExpire, dedupe, limits, resultTtl, ...pace };
     const opened = await this.await(mq.openTask(`t${index}`, settings));
     if (opened === undefined) return undefined;
     const handle = { source: opened, name, model, rules, queue: opened, group: undefined };
@@ -403,8 +406,9 @@ export function isExpected(code: string, what: string, disk: SimDisk): boolean {
   }
   if (["ERR_QUEUE_FULL", "ERR_FENCED", "ERR_NOT_FOUND"].includes(code)) return true;
   // The token of a queue or group that was deleted, of which there may be another one by now.
-  if (code === "ERR_TOKEN" && /^(ack|nack|release|extend|transaction)/.test(what)) return true;
-  if (code === "ERR_ARGUMENT" && what.startsWith("commitGroup")) return true;
+  if (code === "ERR_TOKEN" && /^(ack|nack|bury|release|extend|progress|transaction)/.test(what)) return true;
+  if (["ERR_TIMEOUT", "ERR_TASK_DEAD"].includes(code) && what.startsWith("result")) return true;
+  if (code === "ERR_ARGUMENT" && /^(commitGroup|transaction)/.test(what)) return true;
   const faulty = disk.faulted.length > 0;
   if (code === "ERR_DISK_FULL") return faulty || Number.isFinite(disk.capacityBytes);
   if (code === "ERR_ACCESS") return what === "open" && faulty;

@@ -15,6 +15,8 @@ export class Commit {
   outcome: Outcome = "pending";
   answeredNumber = Number.POSITIVE_INFINITY;
   answeredMs = Number.POSITIVE_INFINITY;
+  /** It gives tasks back undone, among other things. */
+  releases = false;
   /** Must survive whatever comes: it was found after a recovery, or shown by a directory that only shows what is durable. */
   durable = false;
 
@@ -127,6 +129,9 @@ export function durableCommit(label: string): Commit {
   commit.durable = true;
   return commit;
 }
+
+/** Labels of calls after which a task can never be done. */
+export const ENDS: ReadonlySet<string> = new Set(["cancel", "end"]);
 
 /** How a life of the machine ended. */
 export interface Ending {

@@ -2,13 +2,16 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isVarveError, type LogQueue } from "../../src/index.js";
+import { isVarveError, type LogQueue, type TaskQueue } from "../../src/index.js";
 import { Simulated, TINY } from "../support/simulated.js";
 
 /** Enough that either order of two things that are due at once is met. */
 const TRIALS = 24;
 /** Whose settling takes more of the log than is allocated at a time. */
 const TASKS = 8000;
+
+/** Of 30 kB, more than is read at a time. */
+const TASKS_EACH = 12;
 
 void test("what was staged when a sync failed is not acknowledged, and stays away if it was refused", async () => {
   let refused = 0;
@@ -244,6 +247,52 @@ for (const walFileBytes of ["256KiB", "4MiB"]) {
     assert.ok(wal.writtenBytes - before > 1024 * 1024, "more was written than had been allocated");
   });
 }
+
+for (const end of ["a kill", "a close"] as const) {
+  void test(`a task that waits for its next attempt waits on after ${end}`, async () => {
+    const machine = Simulated.boot(9);
+    const mq = await machine.open();
+    const jobs = await machine.settle(mq.openTask("jobs"));
+    await machine.settle(jobs.enqueue("task"));
+    const task = await machine.settle(jobs.dequeue());
+    await machine.settle(jobs.nack(task!, { delay: 60_000 }));
+    await machine.pass(20_000);
+    if (end === "a close") await machine.settle(mq.close());
+    const next = end === "a close" ? machine : machine.kill();
+    const again = await next.settle((await next.open()).openTask("jobs"));
+    await next.pass(30_000);
+    assert.equal(await next.settle(again.dequeue()), undefined);
+    assert.equal((await next.settle(again.dequeue({ wait: "1m" })))?.attempt, 2);
+  });
+}
+
+void test("a reader for which only the memory that it has itself is left goes on", async () => {
+  const machine = Simulated.boot(7);
+  const options = { ...TINY, segmentBytes: "1MiB" } as const;
+  let mq = await machine.open(options);
+  const names = Array.from({ length: 8 }, (_, index) => `q${index}`);
+  for (const name of names) {
+    const queue = await machine.settle(mq.openTask(name));
+    for (let task = 0; task < TASKS_EACH; task++) await machine.settle(queue.enqueue("x".repeat(30_000)));
+  }
+  await machine.settle(mq.close());
+  // Now all of it is read from segments, each of more than is read at a time; there is memory for eight readers.
+  mq = await machine.open(options);
+  const [first, ...others] = await machine.settle(Promise.all(names.map((name) => mq.openTask(name))));
+  const take = async (queue: TaskQueue) => {
+    let taken = false;
+    const run = queue.dequeue({ autoAck: true }).then(() => {
+      taken = true;
+    });
+    // One that reads without end takes no more of the real time either.
+    assert.ok(await machine.clock.run(() => taken, 1000));
+    await run;
+  };
+  await take(first!);
+  for (const queue of others) await take(queue);
+  for (let task = 1; task < TASKS_EACH; task++) await take(first!);
+  await machine.settle(mq.close());
+});
 
 /** What was acknowledged of up to so many records, each large enough that log files fill up soon. */
 async function appendUntilRefused(machine: Simulated, log: LogQueue, most: number): Promise<string[]> {

@@ -125,7 +125,7 @@ export async function joinExclusive(clients: Clients, index: number, pick: numbe
 }
 
 /** A member of an exclusive group; one joins if there is none. */
-async function memberOf(clients: Clients, { queue, pick }: Step): Promise<Member | undefined> {
+export async function memberOf(clients: Clients, { queue, pick }: Step): Promise<Member | undefined> {
   const exclusive = clients.machine.plan.groups.flatMap((group, index) => (group.shared ? [] : [index]));
   if (exclusive.length === 0) return undefined;
   const index = exclusive[queue % exclusive.length]!;

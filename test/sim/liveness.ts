@@ -5,6 +5,8 @@ import { groupName, joinExclusive, readSome } from "./group-steps.js";
 import { delivered } from "./task-steps.js";
 
 const DRAIN_ROUNDS_MAX = 3000;
+/** Each gives those that wait for others their turn, and some of those die before others are done. */
+const FLOW_LEVELS_MAX = 8;
 
 export async function readAll(clients: Clients, { log, name }: LogHandle): Promise<void> {
   const { count } = (await clients.await(log.stats()))!;
@@ -21,7 +23,38 @@ export async function readAll(clients: Clients, { log, name }: LogHandle): Promi
   }
 }
 
-/** Has every task delivered, and acknowledged. */
+/** Has every task of queues come to its end, and with them those that wait for others. */
+export async function drainAll(clients: Clients, queues: readonly SourceHandle[]): Promise<void> {
+  for (let rounds = 0; ; rounds++) {
+    for (const handle of queues) await drain(clients, handle);
+    if (clients.model.violations.length > 0) return;
+    // What is woken by the last one may still be under way.
+    await clients.await(clients.machine.mq.sync());
+    const blocked = [];
+    let open = 0;
+    for (const handle of queues) {
+      const stats = (await clients.await(handle.queue!.stats()))!;
+      open += stats.ready + stats.scheduled + stats.leased;
+      if (stats.blocked > 0) blocked.push(handle.name);
+    }
+    if (blocked.length + open === 0) return;
+    if (rounds >= FLOW_LEVELS_MAX) {
+      clients.model.violate(`tasks of ${blocked} wait for others without end`);
+      return;
+    }
+    if (open === 0) for (const handle of queues) await endLetters(clients, handle, rounds);
+  }
+}
+
+/** Dead children are done after all, or never will be. */
+async function endLetters(clients: Clients, { source, model }: SourceHandle, rounds: number): Promise<void> {
+  const commit = clients.begin(rounds === 0 ? "redrive" : "purge", {});
+  if (rounds === 0) model.redriving(commit);
+  else model.purging(commit, undefined);
+  await clients.awaitTracked(commit, rounds === 0 ? source.dead.redrive() : source.dead.purge());
+}
+
+/** Has every task delivered, and acknowledged; those of a queue that wait for others are left. */
 export async function drain(clients: Clients, handle: SourceHandle): Promise<void> {
   const { source, name, model, rules, queue } = handle;
   if (queue !== undefined) {
@@ -42,6 +75,7 @@ export async function drain(clients: Clients, handle: SourceHandle): Promise<voi
     model.delivering(delivery, 16, false);
     const tasks = await clients.await(source.dequeueBatch({ max: 16, wait: 60_000 }));
     clients.model.acked(delivery, clients.nowMs);
+    model.handedOut(delivery, tasks!.length, clients.nowMs);
     idle = tasks!.length === 0;
     for (const task of tasks!) delivered(clients, handle, delivery, task, rules.leaseMs);
     if (idle && left === "") return;
@@ -60,9 +94,9 @@ export async function drain(clients: Clients, handle: SourceHandle): Promise<voi
  */
 async function waitingIn(clients: Clients, { queue, group, model }: SourceHandle, idle: boolean): Promise<string> {
   if (queue !== undefined) {
-    const { ready, scheduled, leased, blocked } = (await clients.await(queue.stats()))!;
-    const left = `${ready} ready, ${scheduled} scheduled, ${leased} leased, ${blocked} blocked`;
-    return ready + scheduled + leased + blocked === 0 ? "" : left;
+    const { ready, scheduled, leased } = (await clients.await(queue.stats()))!;
+    const left = `${ready} ready, ${scheduled} scheduled, ${leased} leased`;
+    return ready + scheduled + leased === 0 ? "" : left;
   }
   const { lag, leased } = (await clients.await(group!.info()))!;
   // What is left of a segment that was rewritten is estimated where a position cuts it.

@@ -3,6 +3,7 @@
 import type { CatalogEntry } from "../../src/engine/catalog.js";
 import type { Engine } from "../../src/engine/engine.js";
 import type { Consumer } from "../../src/queues/consumer.js";
+import type { Flows } from "../../src/queues/flows.js";
 import { GroupType } from "../../src/queues/group.js";
 import { type Outstanding, TaskPhase } from "../../src/queues/ledger.js";
 import { LogState } from "../../src/queues/log-state.js";
@@ -50,17 +51,17 @@ export async function lookAt(engine: Engine, entry: CatalogEntry, into: Seen): P
 }
 
 export function lookAtTasks(engine: Engine, state: TaskState): Promise<SeenTasks> {
-  return lookAtConsumer(engine, state.consumer, `task/${state.name}`, state.scheduled);
+  return lookAtConsumer(engine, state.consumer, `task/${state.name}`, state);
 }
 
-/** @param scheduled tasks that wait for their time; undefined for a shared group of a log */
+/** @param aside of a task queue: those that wait for their time, or for their children */
 async function lookAtConsumer(
   engine: Engine,
   consumer: Consumer,
   name: string,
-  scheduled?: Scheduled,
+  aside?: { readonly scheduled: Scheduled; readonly flows: Flows },
 ): Promise<SeenTasks> {
-  const isOfLog = scheduled === undefined;
+  const isOfLog = aside === undefined;
   const live: SeenTask[] = [];
   for (const { ledger, stream, number: lane } of consumer.lanes) {
     const read = new Set<number>();
@@ -69,13 +70,16 @@ async function lookAtConsumer(
       const task = ledger.outstanding.get(offset);
       live.push({ place: `${lane}:${offset}`, item, attempt: task?.attempt ?? 0, ...leaseOf(consumer, lane, task) });
     };
-    const from = Math.min(ledger.lowest, scheduled?.lowest(lane) ?? ledger.lowest);
+    const { scheduled, flows } = aside ?? {};
+    const lowest = Number.POSITIVE_INFINITY;
+    const from = Math.min(ledger.lowest, scheduled?.lowest(lane) ?? lowest, flows?.lowest(lane) ?? lowest);
     await eachRecord(engine, stream, Math.max(from, stream.head), (record, item) => {
       const { offset } = record;
-      const waits = ledger.outstanding.has(offset) || scheduled?.has(lane, offset) === true;
+      const waitsAside = scheduled?.has(lane, offset) === true || flows?.isWaiting(lane, offset) === true;
+      const waits = ledger.outstanding.has(offset) || waitsAside;
       const passedOver = offset < ledger.cursor || ledger.ahead.has(offset);
-      const aside = !isOfLog && offset >= ledger.marksFrom && isSetAside(record.attributes());
-      if (waits || !(passedOver || aside)) see(offset, item);
+      const setAside = !isOfLog && offset >= ledger.marksFrom && isSetAside(record.attributes());
+      if (waits || !(passedOver || setAside)) see(offset, item);
     });
     for (const offset of ledger.outstanding.keys()) {
       // A record in somebody's hands stays there when it has been removed from its log.

@@ -1,4 +1,4 @@
-import { type Commit, type Ending, isRequired } from "./commit.js";
+import { type Commit, type Ending, type Found, isRequired } from "./commit.js";
 import type { Model } from "./model.js";
 import type { LogModel, SeenGroup } from "./model-log.js";
 
@@ -64,8 +64,8 @@ export class GroupModel {
     const own = this.holder === undefined && reader.next !== undefined ? [reader.next] : [];
     const from = this.turn(reader);
     if (from !== undefined) this.log.follows(from, first.offset);
-    else if (![...own, ...this.positions(false)].some((position) => this.log.mayPass(position, first.offset))) {
-      this.violate(`reading began at ${first.offset}, and the position was ${this.positions(false)}`);
+    else if (![...own, ...this.positionsNow].some((position) => this.log.mayPass(position, first.offset))) {
+      this.violate(`reading began at ${first.offset}, and the position was ${this.positionsNow}`);
     }
     reader.next = records[records.length - 1]!.offset + 1;
   }
@@ -124,21 +124,38 @@ export class GroupModel {
   }
 
   /** Where the group may stand: after all that took effect for sure, and any of what may have. */
-  private positions(durable: boolean, ending?: Ending): number[] {
-    const holds = ({ commit }: Move) => (durable ? isRequired(commit, ending!) : commit.acked);
-    const last = this.moves.findLastIndex(holds);
+  private positions(tookEffect: (commit: Commit) => boolean, mayHave: (commit: Commit) => boolean): number[] {
+    const last = this.moves.findLastIndex(({ commit }) => tookEffect(commit));
     let position = this.base;
     const positions = last < 0 ? [position] : [];
     for (const [at, { to, seeks, commit }] of this.moves.entries()) {
-      if (!commit.possible) continue;
+      if (!mayHave(commit)) continue;
       position = seeks ? to : Math.max(position, to);
       if (at >= last) positions.push(position);
     }
-    return durable ? positions : positions.map((each) => Math.max(each, this.lostTo));
+    return positions;
   }
 
-  recovered(seen: SeenGroup, head: number, ending: Ending): void {
-    const positions = this.positions(true, ending).map((position) => Math.max(position, head));
+  /** The same as clients know it while the directory is open. */
+  private get positionsNow(): number[] {
+    const positions = this.positions(
+      ({ acked }) => acked,
+      ({ possible }) => possible,
+    );
+    return positions.map((each) => Math.max(each, this.lostTo));
+  }
+
+  recovered(seen: SeenGroup, head: number, ending: Ending, found: Found): void {
+    // What else is in a commit says whether it took effect.
+    const isThere = ({ items }: Commit) => items.some((item) => found.items.has(item));
+    const isLost = ({ items }: Commit) => {
+      return items.length > 0 && !items.some((item) => found.items.has(item) || found.gone.has(item) || item.deleted);
+    };
+    const possible = this.positions(
+      (commit) => isRequired(commit, ending) || isThere(commit),
+      (commit) => commit.possible && !isLost(commit),
+    );
+    const positions = possible.map((position) => Math.max(position, head));
     if (!positions.includes(seen.committed)) {
       this.violate(`stands at ${seen.committed} after a ${ending.kind}, and should at one of ${positions}`);
     }
@@ -150,7 +167,7 @@ export class GroupModel {
 
   /** A position as told to a client. */
   told(committed: number, head: number): void {
-    const positions = this.positions(false).map((position) => Math.max(position, head));
+    const positions = this.positionsNow.map((position) => Math.max(position, head));
     if (!positions.includes(committed)) this.violate(`stands at ${committed}, and should at one of ${positions}`);
   }
 

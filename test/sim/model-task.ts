@@ -1,6 +1,8 @@
+import type { TaskStatus } from "../../src/index.js";
 import {
   type Commit,
   durableCommit,
+  ENDS,
   type Ending,
   type Found,
   type Item,
@@ -11,6 +13,7 @@ import {
 } from "./commit.js";
 import type { Model } from "./model.js";
 import type { LogModel } from "./model-log.js";
+import { PaceModel, type PaceRules } from "./model-pace.js";
 
 /** A task as its receivers know it, by source and place. */
 interface TaskFact {
@@ -48,6 +51,9 @@ export interface SeenTasks {
 /** What must become of a settling call. */
 export type Expected = "good" | "stale" | "open";
 
+/** Calls that do not end a lease. */
+const LEAVE: ReadonlySet<string> = new Set(["extend", "progress"]);
+
 /** Delays go on by the wall clock while a directory is closed, which counts whole milliseconds. */
 const WALL_ROUNDING_MS = 2;
 
@@ -61,6 +67,9 @@ export class TaskModel {
   windowMs = 0;
   /** A full queue drops what has waited longest. */
   dropsOldest = false;
+  /** How long it keeps what tasks brought. */
+  resultTtlMs = 0;
+  private pace = new PaceModel({});
   /** Tasks that stand for dedupe keys, and when they were committed at the earliest. */
   private claims: { readonly item: Item; sinceMs: number }[] = [];
   /** Calls that remove everything that waits. */
@@ -72,6 +81,8 @@ export class TaskModel {
   private redrives: Commit[] = [];
   /** Calls that take tasks and are done with them, and how many at most. */
   private takes: { readonly commit: Commit; left: number }[] = [];
+  /** In the life before, some may have been taken by calls that were not answered. */
+  private tookSome = false;
   /** Deliveries that have not been answered. */
   private deliveries: Commit[] = [];
   /** Of a shared group: the log, and where in it the group begins. */
@@ -96,6 +107,10 @@ export class TaskModel {
   }
 
   // ---------------------------------------------------------------------------------------------------- what is done
+
+  paced(rules: PaceRules): void {
+    if (JSON.stringify(rules) !== JSON.stringify(this.pace.rules)) this.pace = new PaceModel(rules);
+  }
 
   redriving(commit: Commit): void {
     this.redrives.push(commit);
@@ -203,6 +218,7 @@ export class TaskModel {
     if (item.acks.some((ack) => ack.acked)) this.violate(`${what}: delivered after its ack was acknowledged`);
     let fact = this.tasks.get(place);
     this.judgeDelivery(delivery, item, what);
+    if (this.isFirstPlace(item, place)) this.model.flows.judge(item, what);
     this.judgeOrder(delivery, item, place, what, nowMs);
     if (fact === undefined) {
       const again = item.place !== undefined && item.place !== place;
@@ -214,7 +230,7 @@ export class TaskModel {
       this.tasks.set(place, fact);
     }
     item.place = place;
-    const undone = fact.settling.some(({ label, possible }) => label === "release" && possible);
+    const undone = fact.settling.some(({ label, releases, possible }) => (label === "release" || releases) && possible);
     if (attempt !== fact.attempt + 1 && !(undone && attempt === fact.attempt)) {
       this.violate(`${what}: follows attempt ${fact.attempt}`);
     }
@@ -230,6 +246,27 @@ export class TaskModel {
     fact.before = undefined;
     fact.settling = [];
     fact.dueMs = 0;
+    this.judgeConcurrency(what, nowMs);
+  }
+
+  /** Whether a task stands where it was enqueued: for sure, it has not been redriven. */
+  private isFirstPlace({ id }: Item, place: string): boolean {
+    return id === undefined ? !this.redrives.some(({ possible }) => possible) : place === placeOfId(id);
+  }
+
+  /** A dequeue has been answered. */
+  handedOut(delivery: Commit, count: number, nowMs: number): void {
+    const alone = !this.pendingDeliveriesBut(delivery);
+    const wrong = this.pace.handedOut(delivery, count, nowMs, alone);
+    if (wrong !== undefined) this.violate(`${this.name}: ${wrong}`);
+  }
+
+  private judgeConcurrency(what: string, nowMs: number): void {
+    const { concurrency } = this.pace.rules;
+    if (concurrency === undefined) return;
+    let leased = 0;
+    for (const fact of this.tasks.values()) if (isHeld(fact, nowMs)) leased++;
+    if (leased > concurrency) this.violate(`${what}: is one of ${leased} that are leased, of at most ${concurrency}`);
   }
 
   private judgeDelivery(delivery: Commit, item: Item, what: string): void {
@@ -246,16 +283,18 @@ export class TaskModel {
     }
   }
 
-  /** No other task of its key is before it, in anybody's hands or still to be delivered. */
+  /** Not as many others of its key as may be under way are before it, in anybody's hands or still to be delivered. */
   private judgeOrder(delivery: Commit, item: Item, place: string, what: string, nowMs: number): void {
     if (item.orderKey === undefined || item.id === undefined || placeIn(place) !== placeIn(item.place ?? place)) return;
+    const before: Item[] = [];
     for (const other of this.items) {
       if (other === item || other.orderKey !== item.orderKey || other.priority !== item.priority) continue;
       if (other.place === undefined || placeIn(other.place) >= placeIn(place)) continue;
-      if (this.isBefore(other, delivery, nowMs)) {
-        this.violate(`${what}: delivered before message ${other.number} at ${other.place}, of the same key`);
-      }
+      if (this.isBefore(other, delivery, nowMs)) before.push(other);
     }
+    if (before.length < (this.pace.rules.concurrencyPerKey ?? 1)) return;
+    const them = before.map((other) => `${other.number} at ${other.place}`).join(", ");
+    this.violate(`${what}: delivered before message ${them}, of the same key`);
   }
 
   /** Whether a task is in somebody's hands for sure, or has to be delivered again. */
@@ -283,12 +322,21 @@ export class TaskModel {
       if (other.priority <= item.priority || other.commit.answeredNumber > delivery.number) continue;
       if (!other.commit.acked || other.delayed || other.expiry !== undefined || this.dropsOldest) continue;
       // It may wait for another one of its key.
-      if (other.orderKey !== undefined) continue;
+      if (other.orderKey !== undefined || this.mayPress(item, other)) continue;
       const untouched = other.place !== undefined && !this.tasks.has(other.place);
       if (untouched && other.acks.length === 0 && other.purges.length === 0 && !this.pendingDeliveriesBut(delivery)) {
         this.violate(`${what}: delivered before message ${other.number} of priority ${other.priority}`);
       }
     }
+  }
+
+  /** Whether a task may have waited so much longer than a more urgent one that it comes first. */
+  private mayPress({ priority }: Item, other: Item): boolean {
+    if (this.pace.rules.ageing === undefined) return false;
+    // Those that were there before this life are not compared: that they waited counts by another clock.
+    if (other.commit.answeredMs === 0) return true;
+    // What stands before it for others of its priority, and waits for something else, may count for it.
+    return this.items.some((each) => each.priority === priority && each.commit.madeMs < other.commit.answeredMs);
   }
 
   private pendingDeliveriesBut(delivery: Commit): boolean {
@@ -304,6 +352,7 @@ export class TaskModel {
     const what = `${this.name}: message ${item.number}`;
     if (this.model.showsDurable) item.commit.durable = true;
     if (item.acks.some((ack) => ack.acked)) this.violate(`${what} was taken after its ack was acknowledged`);
+    if (!this.redrives.some(({ possible }) => possible)) this.model.flows.judge(item, what);
     const fact = this.tasks.get(item.place ?? "");
     if (fact?.token !== undefined && fact.settling.length === 0 && nowMs < fact.leaseEndMs) {
       this.violate(`${what} was taken at ${nowMs}, while leased until ${fact.leaseEndMs}`);
@@ -330,6 +379,44 @@ export class TaskModel {
     }
   }
 
+  /** The message that stands at a place, as it was delivered. */
+  itemAt(place: string): Item | undefined {
+    return this.tasks.get(place)?.item;
+  }
+
+  /** The token that a task is held under for sure. */
+  tokenOf(item: Item, nowMs: number): string | undefined {
+    const fact = this.tasks.get(item.place ?? "");
+    return fact !== undefined && isHeld(fact, nowMs) ? fact.token : undefined;
+  }
+
+  /** Whether calls that were not answered may have taken tasks of which nobody knows. */
+  get mayHaveTaken(): boolean {
+    const open = ({ outcome }: Commit) => outcome === "pending" || outcome === "unknown";
+    return this.takes.some(({ commit, left }) => left > 0 && open(commit));
+  }
+
+  /** A call has been answered that leaves the lease as it is. */
+  touched(place: string, commit: Commit): void {
+    const fact = this.tasks.get(place);
+    if (fact !== undefined) fact.settling = fact.settling.filter((other) => other !== commit);
+  }
+
+  /** Who asked at a moment was told where a task stands. */
+  standing(item: Item, state: TaskStatus["state"], askedNumber: number): void {
+    const what = `${this.name}: message ${item.number} is said to be ${state}`;
+    const ended = item.acks.find(({ number, acked, answeredNumber }) => {
+      return number === 0 || (acked && answeredNumber < askedNumber);
+    });
+    if (state === "unknown") {
+      if (item.commit.acked) this.violate(what);
+    } else if (state !== "done") {
+      if (ended !== undefined) this.violate(`${what} after its ${ended.label}`);
+    } else if (item.commit.acked && item.expiry === undefined && !this.dropsOldest && !this.mayHaveTaken) {
+      if (![...item.acks, ...item.purges].some(({ possible }) => possible)) this.violate(what);
+    }
+  }
+
   /** A settling call is made. Returns whether it must be accepted, or must not be, as far as can be told. */
   settling(place: string, token: string, commit: Commit, ends: boolean): Expected {
     const fact = this.tasks.get(place);
@@ -338,7 +425,7 @@ export class TaskModel {
       commit.ended.push(fact.item);
     }
     if (fact === undefined || fact.token !== token) return "stale";
-    const others = fact.settling.filter((other) => other.possible && !other.label.startsWith("extend"));
+    const others = fact.settling.filter((other) => other.possible && !LEAVE.has(other.label));
     fact.settling.push(commit);
     if (others.some((other) => other.acked)) return "stale";
     return fact.settling.length === 1 && commit.madeMs < fact.leaseEndMs ? "good" : "open";
@@ -354,7 +441,7 @@ export class TaskModel {
   extended(place: string, commit: Commit, leaseMs: number): void {
     const fact = this.tasks.get(place);
     if (fact === undefined || !fact.settling.includes(commit)) return;
-    fact.settling = fact.settling.filter((other) => other !== commit);
+    this.touched(place, commit);
     fact.before = {
       leaseEndMs: Math.min(fact.leaseEndMs, fact.before?.leaseEndMs ?? fact.leaseEndMs),
       session: fact.session || fact.before?.session === true,
@@ -381,6 +468,7 @@ export class TaskModel {
 
   recovered(seen: SeenTasks | undefined, ending: Ending, found: Found): void {
     const live = new Set<string>();
+    this.tookSome = this.mayHaveTaken;
     for (const task of seen?.live ?? []) {
       live.add(task.place);
       const gone = task.item === undefined && this.log !== undefined;
@@ -408,6 +496,7 @@ export class TaskModel {
     for (const item of this.items) if (!found.items.has(item)) this.missing(item, ending, found);
     for (const [place, fact] of this.tasks) if (!live.has(place)) fact.token = undefined;
     this.redrives = this.redrives.filter((redrive) => redrive.possible);
+    this.pace.recovered(ending, this.pendingDeliveries === 0);
     this.takes = [];
     this.deliveries = [];
   }
@@ -467,7 +556,7 @@ export class TaskModel {
       this.tasks.set(place, fact);
     }
     const what = `${this.name} task ${place} (message ${item.number})`;
-    const undone = fact.settling.some(({ label, possible }) => label === "release" && possible);
+    const undone = fact.settling.some(({ label, releases, possible }) => (label === "release" || releases) && possible);
     // A close that was begun has given back what sessions hold.
     const least = fact.attempt - (undone || fact.session ? 1 : 0);
     const delivered = fact.delivery !== undefined && isRequired(fact.delivery, ending);
@@ -488,7 +577,7 @@ export class TaskModel {
     if (delivered && fact.token !== undefined && !same && !settled && !fact.session && ending.nowMs < fact.leaseEndMs) {
       this.violate(`${what}: the lease of attempt ${fact.attempt} is gone before its time`);
     }
-    const back = fact.settling.find(({ label }) => label === "nack" || label === "release");
+    const back = fact.settling.find(({ label }) => ["nack", "bury", "release"].includes(label));
     if (same && back !== undefined && isRequired(back, ending)) {
       this.violate(`${what}: still leased after an acknowledged ${back.label}`);
     }
@@ -529,9 +618,11 @@ export class TaskModel {
     for (const item of this.items) {
       const gone = found.gone.has(item);
       if (found.unsure.has(item) && !gone) continue;
+      // It has been done, if somebody may have done it.
+      const done = this.tookSome || item.acks.some(({ possible, label }) => possible && !ENDS.has(label));
       item.purges.length = 0;
       item.acks.length = 0;
-      if (gone) item.acks.push(durableCommit("ack"));
+      if (gone) item.acks.push(durableCommit(done ? "ack" : "end"));
     }
   }
 
@@ -546,6 +637,7 @@ export class TaskModel {
       item.expiry = { earliestMs: shifted(earliestMs, wallMs, shift), latestMs: latest };
     }
     for (const claim of this.claims) claim.sinceMs += shift.nowMs - shift.lastMs;
+    this.pace.restarted(shift);
     for (const fact of this.tasks.values()) {
       fact.leaseEndMs = shifted(fact.leaseEndMs, 0, shift);
       if (fact.before !== undefined) {
@@ -586,6 +678,16 @@ export class TaskModel {
   private violate(text: string): void {
     this.model.violate(text);
   }
+}
+
+/** Whether a task is in somebody's hands, as far as can be told. */
+function isHeld({ token, settling, leaseEndMs }: TaskFact, nowMs: number): boolean {
+  return token !== undefined && settling.length === 0 && nowMs < leaseEndMs;
+}
+
+/** Where a task stands that has an id and was not redriven. */
+export function placeOfId(id: string): string {
+  return id.includes("-") ? id.replace("-", ":") : `0:${id}`;
 }
 
 function placeIn(place: string): number {

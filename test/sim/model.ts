@@ -4,7 +4,8 @@
  * change or none of it) and which of them a given end of the process leaves in force.
  *
  * Every message has a number of its own in its payload, so that each is recognised wherever it turns up. What is promised of
- * logs, of sources of tasks and of groups stands in model-log.ts, model-task.ts and model-group.ts.
+ * logs, of sources of tasks and of groups stands in model-log.ts, model-task.ts (with model-pace.ts, model-flow.ts and
+ * model-result.ts) and model-group.ts.
  */
 
 import {
@@ -18,8 +19,10 @@ import {
   type Shift,
 } from "./commit.js";
 import { copyOf } from "./copy.js";
+import { FlowModel } from "./model-flow.js";
 import { GroupModel } from "./model-group.js";
 import { LogModel, type SeenLog } from "./model-log.js";
+import { ResultModel } from "./model-result.js";
 import { type SeenTasks, TaskModel } from "./model-task.js";
 
 export class Model {
@@ -29,6 +32,8 @@ export class Model {
   readonly sources = new Map<string, TaskModel>();
   /** The exclusive ones. */
   readonly groups = new Map<string, GroupModel>();
+  readonly flows = new FlowModel(this);
+  readonly results = new ResultModel(this);
   /** The directory shows only what is durable. */
   readonly showsDurable: boolean;
   /** The wall clock was set at some time: nothing is removed by it for a while, and records may be younger than they say. */
@@ -234,8 +239,9 @@ export class Model {
     for (const [name, log] of this.logs) log.recovered(seenLogs.get(name), ending, found);
     for (const [name, source] of this.sources) source.recovered(seenSources.get(name), ending, found);
     for (const { head, groups } of logs) {
-      for (const group of groups) this.groups.get(group.name)?.recovered(group, head, ending);
+      for (const group of groups) this.groups.get(group.name)?.recovered(group, head, ending, found);
     }
+    this.results.recovered(ending, found);
     this.checkCommits(ending, found);
     this.adopt(found);
   }
@@ -322,6 +328,7 @@ export class Model {
   /** A new life of the machine: its elapsed time starts elsewhere, and `downMs` have passed on the wall clock. */
   restarted(shift: Shift, downMs: number): void {
     for (const source of this.sources.values()) source.restarted(shift, downMs);
+    this.results.restarted(shift);
     for (const commit of this.commits) if (commit.acked) commit.answeredMs += shift.nowMs - shift.lastMs;
   }
 }

@@ -1,4 +1,6 @@
 import type { Durability } from "../../src/index.js";
+import type { PaceRules } from "./model-pace.js";
+import { type FeatureKind, withFeatures } from "./plan-features.js";
 import { type CallKind, CRASH_POLICIES, type CrashPolicy, type HoleFilling } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
 
@@ -71,8 +73,9 @@ const AIMS: readonly Aim[] = [
 ];
 const ASTRAY_BYTES = [0, 0, 0, -512, 512, 4096, 8, -64];
 
-export type StepKind = keyof typeof STEP_WEIGHTS;
-const STEP_KINDS = Object.keys(STEP_WEIGHTS) as StepKind[];
+type FirstKind = keyof typeof STEP_WEIGHTS;
+const STEP_KINDS = Object.keys(STEP_WEIGHTS) as FirstKind[];
+export type StepKind = FirstKind | FeatureKind;
 
 /** One thing that a client does. Every kind reads the fields that it needs. */
 export interface Step {
@@ -161,6 +164,9 @@ export interface TaskRules extends ConsumerRules {
   /** So many priorities, and keys that tasks are in order under, are in use. */
   readonly priorities: number;
   readonly orderKeys: number;
+  /** As long as by default when not given. */
+  readonly resultTtl?: number;
+  readonly pace?: PaceRules;
 }
 
 /** What a log does by itself. */
@@ -198,6 +204,10 @@ export interface PlanLimits {
 }
 
 export function drawPlan(seed: number, limits: PlanLimits = {}): Plan {
+  return withFeatures(drawFirst(seed, limits), new SimRandom(seed ^ 0xfea7));
+}
+
+function drawFirst(seed: number, limits: PlanLimits): Plan {
   const random = new SimRandom(seed);
   const many = random.chance(0.15);
   const logs = Array.from({ length: many ? random.between(9, 12) : random.between(1, 3) }, () => drawLogRules(random));
@@ -395,7 +405,7 @@ function drawStep(random: SimRandom, profile: Profile, weights: readonly number[
   };
 }
 
-function weighted(random: SimRandom, weights: readonly number[]): StepKind {
+function weighted(random: SimRandom, weights: readonly number[]): FirstKind {
   let left = random.fraction() * weights.reduce((sum, weight) => sum + weight, 0);
   for (const [index, weight] of weights.entries()) {
     left -= weight;

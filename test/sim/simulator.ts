@@ -12,14 +12,23 @@ import { isVarveError, type MessageQueue, type OpenOptions } from "../../src/ind
 import { kinds } from "../../src/queues/kinds.js";
 import { EmbeddedMessageQueue } from "../../src/queues/message-queue.js";
 import { FAILED_MARK } from "../../src/storage/wal.js";
-import { Clients, describeError, type Held, isExpected, type NamedCall, settled } from "./clients.js";
+import {
+  Clients,
+  describeError,
+  type Held,
+  isExpected,
+  type NamedCall,
+  type SourceHandle,
+  settled,
+} from "./clients.js";
 import type { Ending } from "./commit.js";
 import { GENERAL_STEPS } from "./general-steps.js";
 import { GROUP_STEPS, groupName, joinShared } from "./group-steps.js";
-import { drain, readAll, readThrough } from "./liveness.js";
+import { drain, drainAll, readAll, readThrough } from "./liveness.js";
 import { LOG_STEPS, type Perform } from "./log-steps.js";
 import { lookAt, type Seen } from "./look.js";
 import { Model } from "./model.js";
+import { OUTCOME_STEPS } from "./outcome-steps.js";
 import {
   type Aim,
   type Astray,
@@ -34,10 +43,18 @@ import {
 import { SimClock } from "./sim-clock.js";
 import { type CallKind, SimDisk } from "./sim-disk.js";
 import { SimRandom } from "./sim-random.js";
+import { SPREAD_STEPS } from "./spread-steps.js";
 import { TASK_STEPS } from "./task-steps.js";
 import { Witness } from "./witness.js";
 
-const PERFORM: Record<StepKind, Perform> = { ...GENERAL_STEPS, ...LOG_STEPS, ...TASK_STEPS, ...GROUP_STEPS };
+const PERFORM: Record<StepKind, Perform> = {
+  ...GENERAL_STEPS,
+  ...LOG_STEPS,
+  ...TASK_STEPS,
+  ...GROUP_STEPS,
+  ...OUTCOME_STEPS,
+  ...SPREAD_STEPS,
+};
 const DIRECTORY = "/data";
 const FAILED_PATH = `${DIRECTORY}/wal/${FAILED_MARK}`;
 /** Time that a sync may take, on a simulated disk that has its slow moments. */
@@ -548,12 +565,15 @@ export class Simulator {
     const clients = this.#clients!;
     await clients.repeatLost();
     this.#check();
+    const queues: SourceHandle[] = [];
     for (const { kind, name } of await this.#mq!.queues()) {
       const queue = Number(name.slice(1));
       if (kind === "log") await readAll(clients, (await clients.log({ queue }))!);
-      else await drain(clients, (await clients.queue({ queue }))!);
+      else queues.push((await clients.queue({ queue }))!);
       this.#check();
     }
+    await drainAll(clients, queues);
+    this.#check();
     for (const [index, { shared }] of this.#plan.groups.entries()) {
       if (!this.#model.hasGroup(groupName(clients, index))) continue;
       if (shared) await drain(clients, (await joinShared(clients, index))!);

@@ -6,6 +6,7 @@ import type { Commit } from "./commit.js";
 import { joinShared } from "./group-steps.js";
 import { options, type Perform } from "./log-steps.js";
 import { numberOf } from "./look.js";
+import { placeOfId } from "./model-task.js";
 import { payloadOf } from "./payload.js";
 import type { Step, StepKind } from "./plan.js";
 
@@ -18,6 +19,8 @@ export const TASK_STEPS = {
   ack: settle,
   ackBatch: settle,
   nack: settle,
+  bring: settle,
+  bury: settle,
   extend: settle,
   release: settle,
   stale: settle,
@@ -124,6 +127,7 @@ async function dequeue(clients: Clients, step: Step): Promise<void> {
     run,
     (tasks) => {
       undo();
+      model.handedOut(commit, tasks.length, clients.nowMs);
       for (const task of tasks) {
         if (autoAck)
           model.taken(
@@ -181,12 +185,14 @@ async function settle(clients: Clients, step: Step): Promise<void> {
     clients.held = clients.held.filter((held) => !batch.includes(held));
     clients.discard(batch.slice(0, 2));
   }
-  const label = kind === "ackBatch" || kind === "stale" ? "ack" : kind;
+  const label = ["ackBatch", "stale", "bring"].includes(kind) ? "ack" : kind;
   const commit = clients.begin(label, step);
   const expected = batch.map(({ place, token }) => model.settling(place, token, commit, label === "ack"));
   clients.note(`${label} ${commit.number}: ${name} ${batch.map((held, at) => `${held.place} (${expected[at]})`)}`);
   const all = options(step);
   const { token } = first;
+  const item = kind === "bring" ? model.itemAt(first.place) : undefined;
+  if (item !== undefined) clients.model.results.bringing(item, commit, commit.number, model.resultTtlMs);
   const tokens = batch.map((held) => held.token);
   const delay = pick % 2 === 0 ? { delay: ms } : {};
   const run: Promise<unknown> =
@@ -196,9 +202,13 @@ async function settle(clients: Clients, step: Step): Promise<void> {
         ? source.release(several ? tokens : token, { ...all, to: pick % 2 === 0 ? "head" : "tail" })
         : kind === "nack"
           ? source.nack(token, { ...all, error: "simulated", ...delay })
-          : kind === "extend"
-            ? source.extend(token, rules.leaseMs, all)
-            : source.ack(token, all);
+          : kind === "bury"
+            ? source.nack(token, { ...all, error: "simulated", dead: true })
+            : kind === "bring" && handle.queue !== undefined
+              ? handle.queue.ack(token, { ...all, result: commit.number })
+              : kind === "extend"
+                ? source.extend(token, rules.leaseMs, all)
+                : source.ack(token, all);
   clients.track(
     commit,
     run,
@@ -273,9 +283,10 @@ async function readDead(clients: Clients, step: Step): Promise<void> {
   const handle = await sourceOf(clients, step);
   if (handle === undefined) return;
   clients.watch("dead.read", handle.source.dead.read(), (letters) => {
-    for (const { id, raw, headers } of letters) {
-      if (numberOf(raw, () => headers) === undefined)
-        clients.model.violate(`${handle.name}: dead letter ${id} is damaged`);
+    for (const { id, raw, headers, attempts } of letters) {
+      const item = clients.model.items.get(numberOf(raw, () => headers) ?? 0);
+      if (item === undefined) clients.model.violate(`${handle.name}: dead letter ${id} is damaged`);
+      else if (attempts === 0) clients.model.flows.died(item, `${handle.name}: dead letter ${id}`);
     }
   });
 }
@@ -332,9 +343,4 @@ async function transaction(clients: Clients, step: Step): Promise<void> {
 function placeOf(token: string): string {
   const [, , lane, offset] = token.split(".");
   return `${Number.parseInt(lane!, 36)}:${Number.parseInt(offset!, 36)}`;
-}
-
-/** The same of one that is new. */
-function placeOfId(id: string): string {
-  return id.includes("-") ? id.replace("-", ":") : `0:${id}`;
 }

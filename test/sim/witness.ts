@@ -149,7 +149,8 @@ function describe(queue: QueueState, ends: Ends = NO_ENDS): string {
   ];
   // Keys that stand for nothing any more go when there is a reason to look.
   const keys = config.dedupe.windowMs < LONG_MS ? "pass" : encoded(queue.dedupe);
-  return `task ${parts.join(", ")}, schedules ${encoded(recurrence.table)}, keys ${keys}`;
+  const others = `flows ${encoded(queue.flows)}, outcomes ${encoded(queue.outcomes)}`;
+  return `task ${parts.join(", ")}, schedules ${encoded(recurrence.table)}, keys ${keys}, ${others}`;
 }
 
 function describeLog({ stream, groups, config }: LogState, ends: Ends): string {
