@@ -63,13 +63,10 @@ void test("case 14: a log stays in proportion to its keys, and forgets what was 
       // In the background, which gets to it when there is less to do.
       const live = [...model].reduce((sum, [key, payload]) => sum + key.length + payload.length, 0);
       const newest = 256 * 1024 + 4 * 1024 * 1024;
-      await eventually(
-        "the log is in proportion to its keys",
-        async () => {
-          await clock.pass(1000); // the rewriter rests by the clock while checkpoints are behind
-          return (await log.stats()).bytes <= 3 * live + newest;
-        },
-      );
+      await eventually("the log is in proportion to its keys", async () => {
+        await clock.pass(1000); // the rewriter rests by the clock while checkpoints are behind
+        return (await log.stats()).bytes <= 3 * live + newest;
+      });
       await mq.close();
       mq = await openAt(clock, directory, OPTIONS);
       log = await openLog();
