@@ -45,6 +45,7 @@ test("defaults", () => {
     durability: "sync",
     syncIntervalMs: 250,
     create: true,
+    shared: false,
     maxMessageBytes: 16 * MIB,
     walFileBytes: 64 * MIB,
     segmentBytes: 64 * MIB,

@@ -47,8 +47,12 @@ function targetOptions(): Option[] {
   ];
 }
 
+/** Commands that can talk to a daemon: for others, --target and --tls-* may mean something else. */
+const dialling = new WeakSet<Command>();
+
 /** Gives a command the common options, under their own heading in its help. */
 export function withCommonOptions(command: Command): Command {
+  dialling.add(command);
   for (const option of targetOptions()) command.addOption(option.helpGroup("Common options:"));
   return withDirectoryOptions(command);
 }
@@ -63,14 +67,15 @@ export function withDirectoryOptions(command: Command): Command {
 export function resolveCommonOptions(command: Command): CommonOptions {
   const resolved: Record<string, unknown> = {};
   const typed = new Set<string>();
-  for (const name of [...directoryOptions(), ...targetOptions()].map((option) => option.attributeName())) {
+  const options = [...directoryOptions(), ...(dialling.has(command) ? targetOptions() : [])];
+  for (const name of options.map((option) => option.attributeName())) {
     let holder = command;
     while (holder.getOptionValueSource(name) !== "cli" && holder.parent !== null) holder = holder.parent;
     if (holder.getOptionValueSource(name) === "cli") typed.add(name);
     else holder = command;
     resolved[name] = holder.getOptionValue(name);
   }
-  if (typed.has("dataDir")) {
+  if (typed.has("dataDir") && dialling.has(command)) {
     if (typed.has("target")) throw new UsageError("--data-dir and --target exclude each other");
     resolved.target = undefined; // what is typed counts more than the environment
   }
