@@ -29,11 +29,11 @@ let misses = 0;
 const latencies = new Float64Array(Math.min(requests, 1_000_000));
 let sampled = 0;
 
-const sockets = await Promise.all(Array.from({ length: connections }, (_, index) => open(`q${index % queues}`, index)));
+const sockets = await Promise.all(Array.from({ length: connections }, (_, index) => open(`q${index % queues}`)));
 const startedMs = performance.now();
 const startedCpu = process.cpuUsage();
 await Promise.race([
-  Promise.all(sockets.map(({ socket, queue }, index) => drive(socket, queue, index))),
+  Promise.all(sockets.map(({ socket, queue }) => drive(socket, queue))),
   new Promise((_, reject) => {
     setTimeout(
       () => reject(new Error(`not done after ${timeoutSeconds} s: ${done} of ${requests}`)),
@@ -59,7 +59,7 @@ process.stdout.write(
 );
 
 /** @returns {Promise<{ socket: import("node:net").Socket, queue: string }>} */
-function open(queue, index) {
+function open(queue) {
   return new Promise((resolve, reject) => {
     const socket = connect({ host, port, noDelay: true });
     socket.once("error", reject);
@@ -76,14 +76,14 @@ function open(queue, index) {
         resolve({ socket, queue });
       };
       socket.on("data", onData);
-      socket.write(greeting(queue, index));
+      socket.write(greeting(queue));
     });
   });
 }
 
 /** Keeps a connection busy until its share is done. */
-function drive(socket, queue, index) {
-  const prepared = steps.map(({ request }) => ({ one: request(queue, index), batches: new Map() }));
+function drive(socket, queue) {
+  const prepared = steps.map(({ request }) => ({ one: request(queue), batches: new Map() }));
   let step = 0;
   const batch = (count) => {
     const { one, batches } = prepared[step];
@@ -123,11 +123,14 @@ function drive(socket, queue, index) {
     if (reserves) socket.on("data", reserve(socket, answered));
     else {
       socket.on("data", (data) => {
-        const { replyBytes, replyLines = 1 } = steps[step];
-        const whole = replyBytes === "lines" ? replyLines : replyBytes;
-        partial += replyBytes === "lines" ? countLines(data) : data.length;
-        const count = Math.floor(partial / whole);
-        partial -= count * whole;
+        const { replyBytes } = steps[step];
+        if (replyBytes === "lines") {
+          answered(countLines(data));
+          return;
+        }
+        partial += data.length;
+        const count = Math.floor(partial / replyBytes);
+        partial -= count * replyBytes;
         if (count > 0) answered(count);
       });
     }

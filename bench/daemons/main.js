@@ -2,13 +2,13 @@
  * The daemon beside other queue servers, under one load generator: `npm run bench:daemons -- [options]`.
  *
  *   --kestrel HOST:PORT   another server of the Kestrel protocol to compare with (Siberite, Kestrel, Darner); repeatable
- *   --only WORK           compare, publish, durability, memory, depth, idle; repeatable
+ *   --only WORK           compare, durability, memory, depth, idle; repeatable
  *   --rounds N            interleaved rounds; the median counts (5)
  *   --requests N          requests of one turn (200,000)
  *   --smoke               everything once, small: shows that it runs
  *   --json FILE           writes the results there
  *
- * redis-server, beanstalkd and nats-server take part when they are installed. All turns of one round follow each other, so that what the
+ * redis-server and beanstalkd take part when they are installed. All turns of one round follow each other, so that what the
  * machine does meanwhile meets all alike; figures are only ever compared within one run.
  */
 
@@ -37,7 +37,7 @@ const { values: options } = parseArgs({
 const rounds = options.smoke ? 1 : Number(options.rounds);
 const requests = options.smoke ? 2000 : Number(options.requests);
 const results = {};
-const works = { compare, publish, durability, memory, depth, idle };
+const works = { compare, durability, memory, depth, idle };
 for (const name of options.only) {
   if (works[name] === undefined) throw new Error(`--only takes ${Object.keys(works).join(", ")}; got ${name}`);
 }
@@ -56,20 +56,6 @@ function compare() {
       { connections: 10, pipeline: 1 },
       { connections: 50, pipeline: 1 },
       { connections: 100, pipeline: 1 },
-      { connections: 50, pipeline: 16 },
-    ],
-  });
-}
-
-/** Records into logs, each acknowledged. */
-function publish() {
-  return sideBySide("records of 64 B appended to 10 logs; what is acknowledged survives a kill of the process", {
-    names: ["varve native", "redis streams", "nats jetstream"],
-    givenToo: [],
-    operations: ["publish"],
-    shapes: [
-      { connections: 1, pipeline: 1 },
-      { connections: 50, pipeline: 1 },
       { connections: 50, pipeline: 16 },
     ],
   });

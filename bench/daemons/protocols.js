@@ -3,10 +3,9 @@
  * counted, so that the generator costs as little as it can whatever it talks to.
  *
  * @typedef {object} Operation
- * @property {(queue: string, connection: number) => Buffer} request one request
- * @property {number | "lines"} replyBytes bytes of a reply; "lines" when it is lines of any length
- * @property {number} [replyLines] how many; 1 unless told
- * @property {(queue: string, connection: number) => Buffer} [greeting] sent once, before the first request
+ * @property {(queue: string) => Buffer} request one request
+ * @property {number | "lines"} replyBytes bytes of a reply; "lines" when it is one line of any length
+ * @property {(queue: string) => Buffer} [greeting] sent once, before the first request
  * @property {number} [greetingLines] lines that answer the greeting
  */
 
@@ -52,32 +51,6 @@ const PROTOCOLS = {
     get: (value) => ({
       request: (queue) => resp("RPOP", queue),
       replyBytes: `$${value.length}\r\n${value}\r\n`.length,
-    }),
-  },
-  "redis streams": {
-    publish: (value) => ({
-      request: (queue) => resp("XADD", `log-${queue}`, "*", "v", value),
-      replyBytes: "lines", // the length of the id, and the id
-      replyLines: 2,
-    }),
-  },
-  nats: {
-    publish: (value) => ({
-      // Each connection makes its stream, which is there already for all but the first, and listens for the acknowledgements.
-      greeting: (queue, connection) => {
-        const inbox = `_INBOX.${queue}-${connection}`;
-        const stream = JSON.stringify({ name: queue, subjects: [queue], storage: "file" });
-        return Buffer.from(
-          `CONNECT {"verbose":false,"pedantic":false}\r\nSUB ${inbox}.* 1\r\n` +
-            `PUB $JS.API.STREAM.CREATE.${queue} ${inbox}.made ${stream.length}\r\n${stream}\r\nPING\r\n`,
-          "latin1",
-        );
-      },
-      greetingLines: 4, // INFO, PONG, and the answer of two lines
-      request: (queue, connection) =>
-        Buffer.from(`PUB ${queue} _INBOX.${queue}-${connection}.ok ${value.length}\r\n${value}\r\n`, "latin1"),
-      replyBytes: "lines",
-      replyLines: 2,
     }),
   },
   beanstalk: {

@@ -45,16 +45,6 @@ export const KINDS = {
     survives: "power loss",
     command: (port, directory) => redis(port, directory, "always"),
   },
-  "redis streams": {
-    protocol: "redis streams",
-    survives: "process kill",
-    command: (port, directory) => redis(port, directory, "everysec"),
-  },
-  "nats jetstream": {
-    protocol: "nats",
-    survives: "process kill", // it syncs every two minutes
-    command: (port, directory) => ["nats-server", "-js", "-sd", directory, "-a", "127.0.0.1", "-p", String(port)],
-  },
   beanstalkd: {
     protocol: "beanstalk",
     survives: "process kill",
@@ -94,7 +84,7 @@ export async function start(name) {
   const directory = mkdtempSync(join(process.env.VARVE_BENCH_DIR ?? tmpdir(), "varve-bench-"));
   const port = await freePort();
   const [program, ...args] = command(port, directory);
-  const child = spawn(program, args, { stdio: ["ignore", "ignore", program === "nats-server" ? "ignore" : "inherit"] });
+  const child = spawn(program, args, { stdio: ["ignore", "ignore", "inherit"] });
   const exited = new Promise((resolve) => {
     child.once("exit", resolve);
     child.once("error", resolve);
