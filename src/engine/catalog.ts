@@ -493,7 +493,8 @@ export class Catalog {
       };
       stream.runs.push(run);
       stream.bytes += bytes;
-      stream.hasHoles ||= edition > 0;
+      // A repair leaves less of a segment, too.
+      stream.hasHoles ||= edition > 0 || records < stream.recordsBetween(first, runNext);
     }
     return stream;
   }
