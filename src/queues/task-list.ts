@@ -91,7 +91,8 @@ async function findFresh(engine: Engine, lane: Lane, from: number, limit: number
       continue;
     }
     const { offset } = reader.record;
-    if (ledger.outstanding.has(offset) || ledger.ahead.has(offset)) continue;
+    // The cursor may have passed it while it was read, and then it is not known any more what became of it.
+    if (offset < lane.from || ledger.outstanding.has(offset) || ledger.ahead.has(offset)) continue;
     if (offset >= ledger.marksFrom && isSetAside(reader.record.attributes())) continue;
     lowest.add({ offset, task: undefined, dueAt: undefined });
     count++;

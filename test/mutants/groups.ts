@@ -1,6 +1,6 @@
 /** Groups of logs, and what logs remove of themselves. */
 
-import { type Mutant, simulator, testFile } from "./mutant.js";
+import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 
 const member = "src/queues/group-member.ts";
 const group = "src/queues/group.ts";
@@ -120,10 +120,10 @@ export const groupMutants: readonly Mutant[] = [
   {
     name: "a rewritten segment is published before it is synced",
     file: "src/engine/rewriter.ts",
-    search: "    await this.#writer.syncFile(segment);\n    this.#check();",
-    replacement: "    this.#check();",
+    search: "    await this.#writer.syncFile(segment);\n    this.#check();\n    await this.#writer.sync();\n",
+    replacement: "    this.#check();\n",
     breaks: "what a rewritten segment holds survives a power cut",
-    killer: simulator,
+    killer: directed("wherever the power is cut"),
   },
   {
     name: "a shared group forgets what it lost",

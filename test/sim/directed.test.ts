@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isVarveError, type LogQueue, type TaskQueue } from "../../src/index.js";
-import { Simulated, TINY } from "../support/simulated.js";
+import { isVarveError, type LogQueue, type MessageQueue, type TaskQueue } from "../../src/index.js";
+import { cutAtEveryCall, Simulated, TINY } from "../support/simulated.js";
 
 /** Enough that either order of two things that are due at once is met. */
 const TRIALS = 24;
@@ -265,6 +265,27 @@ for (const end of ["a kill", "a close"] as const) {
     assert.equal((await next.settle(again.dequeue({ wait: "1m" })))?.attempt, 2);
   });
 }
+
+void test("a compaction leaves the last record of every key, wherever the power is cut", async () => {
+  const base = Simulated.boot(10);
+  const mq = await base.open();
+  const log = await base.settle(mq.openLog("state"));
+  for (let round = 0; round < 20; round++) {
+    for (const key of ["a", "b", "c"]) await base.settle(log.append(`${round}`.padEnd(9000, "x"), { key }));
+  }
+  // Only whole segments are rewritten.
+  for (let more = 0; more < 4; more++) await base.settle(log.append("more".padEnd(30_000, "x")));
+  await base.settle(mq.close());
+  const compacted = async (again: MessageQueue): Promise<void> => {
+    await (await again.openLog("state")).compact();
+  };
+  const trials = await cutAtEveryCall(base, ["none", "random", "all"], compacted, async ({ mq: again, machine }) => {
+    const payloads = await machine.settle(allOf(await machine.settle(again.openLog("state"))));
+    const last = payloads.filter((payload) => payload.startsWith("19"));
+    assert.equal(last.length, 3);
+  });
+  assert.ok(trials > 20);
+});
 
 void test("a reader for which only the memory that it has itself is left goes on", async () => {
   const machine = Simulated.boot(7);

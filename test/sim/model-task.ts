@@ -231,7 +231,10 @@ export class TaskModel {
     }
     item.place = place;
     const undone = fact.settling.some(({ label, releases, possible }) => (label === "release" || releases) && possible);
-    if (attempt !== fact.attempt + 1 && !(undone && attempt === fact.attempt)) {
+    const [only] = fact.settling;
+    const notCounted = undone && fact.settling.length === 1 && only!.label === "release" && only!.acked;
+    const counted = attempt === fact.attempt + 1 && !notCounted;
+    if (!counted && !(undone && attempt === fact.attempt)) {
       this.violate(`${what}: follows attempt ${fact.attempt}`);
     }
     if (fact.token !== undefined && fact.settling.length === 0 && nowMs < fact.leaseEndMs) {
@@ -333,10 +336,11 @@ export class TaskModel {
   /** Whether a task may have waited so much longer than a more urgent one that it comes first. */
   private mayPress({ priority }: Item, other: Item): boolean {
     if (this.pace.rules.ageing === undefined) return false;
-    // Those that were there before this life are not compared: that they waited counts by another clock.
-    if (other.commit.answeredMs === 0) return true;
-    // What stands before it for others of its priority, and waits for something else, may count for it.
-    return this.items.some((each) => each.priority === priority && each.commit.madeMs < other.commit.answeredMs);
+    // What stands before it for others of its priority, and waits for something else, may count for it. When those came that
+    // were there before this life is told by another clock.
+    const before = other.commit.answeredMs;
+    const cameBefore = ({ madeMs, answeredMs }: Commit) => answeredMs === 0 || madeMs < before;
+    return before === 0 || this.items.some((each) => each.priority === priority && cameBefore(each.commit));
   }
 
   private pendingDeliveriesBut(delivery: Commit): boolean {
@@ -408,9 +412,8 @@ export class TaskModel {
     const ended = item.acks.find(({ number, acked, answeredNumber }) => {
       return number === 0 || (acked && answeredNumber < askedNumber);
     });
-    if (state === "unknown") {
-      if (item.commit.acked) this.violate(what);
-    } else if (state !== "done") {
+    // Of a task that is done, nothing may be left by which it can be told from one that never was.
+    if (state !== "done" && state !== "unknown") {
       if (ended !== undefined) this.violate(`${what} after its ${ended.label}`);
     } else if (item.commit.acked && item.expiry === undefined && !this.dropsOldest && !this.mayHaveTaken) {
       if (![...item.acks, ...item.purges].some(({ possible }) => possible)) this.violate(what);

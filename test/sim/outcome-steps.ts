@@ -140,7 +140,8 @@ async function status(clients: Clients, step: Step): Promise<void> {
   const { handle, item } = chosen;
   const { results, now: askedNumber } = clients.model;
   clients.watch(`status of ${item.number}`, handle.queue!.status(item.id!), (told) => {
-    if (!isThere(clients, item)) return;
+    // After a failure, what was on its way to the log is nowhere until the directory is opened again.
+    if (!isThere(clients, item) || clients.machine.disk.faulted.length > 0) return;
     const { nowMs } = clients;
     handle.model.standing(item, told.state, askedNumber);
     const token = handle.model.tokenOf(item, nowMs);
