@@ -1,6 +1,6 @@
 /** What takes tasks and finishes them: the bare cycle, workers, and a shared group over a log. */
 
-import type { MessageQueue, SharedGroup, TaskQueue, Worker } from "../api/contract.js";
+import type { MessageQueue, SharedGroup, TaskQueue, TaskSource, Worker } from "../api/contract.js";
 import { type Baseline, rawWrite } from "./baseline.js";
 import { type Bench, openDirectory, several, TIMED_EVERY, trimAll } from "./bench.js";
 import { drive } from "./interleave.js";
@@ -19,10 +19,15 @@ export async function cycle(queue: TaskQueue, payload: Uint8Array): Promise<void
 /** The same for a batch of tasks. */
 export async function cycleBatch(queue: TaskQueue, batch: readonly Uint8Array[]): Promise<void> {
   await queue.enqueueBatch(batch);
-  for (let left = batch.length; left > 0; ) {
-    const tasks = await queue.dequeueBatch({ max: left });
-    if (tasks.length === 0) throw new Error("no task was ready although some had just been enqueued");
-    await queue.ackBatch(tasks);
+  await finish(queue, batch.length);
+}
+
+/** Takes so many tasks and finishes them. */
+async function finish(source: TaskSource, count: number): Promise<void> {
+  for (let left = count; left > 0; ) {
+    const tasks = await source.dequeueBatch({ max: left });
+    if (tasks.length === 0) throw new Error("nothing was ready although as much had just been added");
+    await source.ackBatch(tasks);
     left -= tasks.length;
   }
 }
@@ -146,13 +151,7 @@ export async function sharedGroups(directory: string, settings: RunSettings): Pr
         settings.batch *
         (await drive(settings.workers, Math.ceil(messages / settings.batch), 1, probe, async (loop) => {
           await logs[loop % logs.length]!.appendBatch(batch);
-          const member = members[loop]!;
-          for (let left = batch.length; left > 0; ) {
-            const tasks = await member.dequeueBatch({ max: left });
-            if (tasks.length === 0) throw new Error("no record was ready although some had just been appended");
-            await member.ackBatch(tasks);
-            left -= tasks.length;
-          }
+          await finish(members[loop]!, batch.length);
         })),
       settle: async () => {
         await trimAll(logs);

@@ -12,14 +12,14 @@ import type {
   TaskRef,
   Transaction,
 } from "../api/contract.js";
-import { isVarveError, VarveError } from "../api/errors.js";
+import { VarveError } from "../api/errors.js";
 import {
   resolveAckOptions,
   resolveTransactionAckOptions,
   resolveTransactionNackOptions,
   resolveTransactionReleaseOptions,
 } from "../api/options.js";
-import { show } from "../api/show.js";
+import { checkFlowSize, childrenOf, inPart, ownQueue, runBuild } from "../api/parts.js";
 import type { Link } from "./link.js";
 import { DialledLog } from "./log.js";
 import { DialledMember, offsetOf } from "./member.js";
@@ -59,13 +59,13 @@ export function collect(link: Link, build: (tx: Transaction) => void): Collected
   };
   const tx: Transaction = {
     append(queue, input, options?: Omit<AppendOptions, "durability">) {
-      const log = dialled(queue, DialledLog);
+      const log = ownQueue(queue, DialledLog);
       add(`append to ${log.name}`, () => {
         return ["append", log.handleFor(link), log.partOf(input as Input<never>, options)];
       });
     },
     enqueue(queue, input, options?: Omit<EnqueueOptions, "durability">) {
-      const tasks = dialled(queue, DialledTasks);
+      const tasks = ownQueue(queue, DialledTasks);
       add(`enqueue to ${tasks.name}`, () => {
         const { key: _key, headers: _headers, ...terms } = options ?? {};
         return ["enqueue", tasks.handleFor(link), tasks.partOf(input as Input<never>, options), terms];
@@ -107,11 +107,7 @@ export function collect(link: Link, build: (tx: Transaction) => void): Collected
     },
   };
   try {
-    const result: unknown = build(tx);
-    if (result instanceof Promise) {
-      result.catch(() => {});
-      throw new VarveError("ERR_ARGUMENT", "the callback of a transaction must be synchronous: do its waiting before");
-    }
+    runBuild(build, tx);
   } finally {
     open = false;
   }
@@ -121,25 +117,10 @@ export function collect(link: Link, build: (tx: Transaction) => void): Collected
 
 // biome-ignore lint/suspicious/noExplicitAny: sources with any payload types
 function sourceOf(queue: unknown): DialledSource<any> {
-  return queue instanceof DialledSharedGroup ? queue : dialled(queue, DialledTasks);
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: classes with any payload types
-function dialled<T>(queue: unknown, type: new (...args: any[]) => T): T {
-  if (queue instanceof type) return queue;
-  throw new VarveError("ERR_ARGUMENT", "pass a queue that openLog() or openTask() of this directory returned");
-}
-
-function inPart(index: number, what: string, error: unknown): unknown {
-  if (!isVarveError(error)) return error;
-  const message = `part ${index + 1} of the transaction (${what}): ${error.message} No part took effect.`;
-  return new VarveError(error.code, message, { cause: error, details: { ...error.details, part: index } });
+  return queue instanceof DialledSharedGroup ? queue : ownQueue(queue, DialledTasks);
 }
 
 // -------------------------------------------------------------------------------------------------------------- flows
-
-const FLOW_TASKS_MAX = 1000;
-const FLOW_DEPTH_MAX = 32;
 
 /** A flow as it is sent, and how to tell its caller of the ids that it was given. */
 export interface FlowPlan {
@@ -154,22 +135,11 @@ export function planFlow(link: Link, flow: Flow): FlowPlan {
 }
 
 function plan(link: Link, flow: Flow, count: { tasks: number }, above: readonly Flow[]): FlowPlan {
-  if (typeof flow !== "object" || flow === null) {
-    throw new VarveError("ERR_ARGUMENT", `a flow is { queue, input, options?, children? }; got ${show(flow)}`);
-  }
-  if (above.includes(flow)) {
-    throw new VarveError("ERR_ARGUMENT", "a flow must not contain itself: it would never be done");
-  }
-  if (above.length >= FLOW_DEPTH_MAX) {
-    throw new VarveError("ERR_ARGUMENT", `a flow may have ${FLOW_DEPTH_MAX} levels`);
-  }
-  const { queue, input, options, children = [] } = flow;
-  if (!Array.isArray(children)) {
-    throw new VarveError("ERR_ARGUMENT", "the children of a flow must be an array of flows");
-  }
-  const tasks: DialledTasks = dialled(queue, DialledTasks);
+  const children = childrenOf(flow, above);
+  const { queue, input, options } = flow;
+  const tasks: DialledTasks = ownQueue(queue, DialledTasks);
   const plans = children.map((child) => plan(link, child, count, [...above, flow]));
-  if (count.tasks >= FLOW_TASKS_MAX) throw new VarveError("ERR_ARGUMENT", `a flow may have ${FLOW_TASKS_MAX} tasks`);
+  checkFlowSize(count.tasks);
   count.tasks++;
   const { key: _key, headers: _headers, ...terms } = options ?? {};
   return {

@@ -31,6 +31,7 @@ import {
   resolveLogOptions,
   resolveTaskOptions,
 } from "../api/options.js";
+import { checkFlowSize, childrenOf, inPart, ownQueue, runBuild } from "../api/parts.js";
 import { show } from "../api/show.js";
 import type { CatalogEntry } from "../engine/catalog.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
@@ -61,6 +62,8 @@ export class EmbeddedMessageQueue implements MessageQueue {
   /** Queues on their way through the log, by kind and name. */
   readonly #creating = new Map<string, Promise<QueueState>>();
   #closing: Promise<void> | undefined;
+  /** What is to be over before this closes: others use it until then. Must not throw. */
+  beforeClose: (() => Promise<void>) | undefined;
 
   constructor(engine: Engine, checkpointer: Checkpointer, report: RecoveryReport, unlock: () => void) {
     this.#engine = engine;
@@ -313,6 +316,7 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 
   async #close(): Promise<void> {
+    if (this.beforeClose !== undefined) await this.beforeClose();
     const engine = this.#engine;
     try {
       await engine.stop();
@@ -382,9 +386,6 @@ export class EmbeddedMessageQueue implements MessageQueue {
   }
 }
 
-const FLOW_TASKS_MAX = 1000;
-const FLOW_DEPTH_MAX = 32;
-
 /** Reads a flow, and adds its tasks to those that there are, parents after their children. */
 function readFlow(
   engine: Engine,
@@ -393,20 +394,11 @@ function readFlow(
   queues: Map<FlowTask, EmbeddedTasks>,
   above: readonly Flow[],
 ): FlowTask {
-  if (typeof flow !== "object" || flow === null) {
-    throw new VarveError("ERR_ARGUMENT", `a flow is { queue, input, options?, children? }; got ${show(flow)}`);
-  }
-  if (above.includes(flow))
-    throw new VarveError("ERR_ARGUMENT", "a flow must not contain itself: it would never be done");
-  if (above.length >= FLOW_DEPTH_MAX) {
-    throw new VarveError("ERR_ARGUMENT", `a flow may have ${FLOW_DEPTH_MAX} levels`);
-  }
-  const { queue, input, options, children = [] } = flow;
-  if (!Array.isArray(children))
-    throw new VarveError("ERR_ARGUMENT", "the children of a flow must be an array of flows");
-  const tasks: EmbeddedTasks = embedded(queue, EmbeddedTasks);
+  const children = childrenOf(flow, above);
+  const { queue, input, options } = flow;
+  const tasks: EmbeddedTasks = ownQueue(queue, EmbeddedTasks);
   const read = children.map((child) => readFlow(engine, child, all, queues, [...above, flow]));
-  if (all.length >= FLOW_TASKS_MAX) throw new VarveError("ERR_ARGUMENT", `a flow may have ${FLOW_TASKS_MAX} tasks`);
+  checkFlowSize(all.length);
   const task = tasks.flowTask(engine, input, options, read);
   all.push(task);
   queues.set(task, tasks);
@@ -444,23 +436,23 @@ function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
   };
   const tx: Transaction = {
     append(queue, input, options?: Omit<AppendOptions, keyof CommitOptions>) {
-      const log = embedded(queue, EmbeddedLog);
+      const log = ownQueue(queue, EmbeddedLog);
       add(`append to ${log.name}`, () => log.appendChange(engine, input as Input<never>, options));
     },
     enqueue(queue, input, options?: Omit<EnqueueOptions, keyof CommitOptions>) {
-      const tasks = embedded(queue, EmbeddedTasks);
+      const tasks = ownQueue(queue, EmbeddedTasks);
       add(`enqueue to ${tasks.name}`, () => tasks.enqueueChange(engine, input as Input<never>, options));
     },
     ack(queue, task: TaskRef, options?: Omit<AckOptions, keyof CommitOptions>) {
-      const tasks = embedded(queue, EmbeddedSource);
+      const tasks = ownQueue(queue, EmbeddedSource);
       add(`ack on ${tasks.name}`, () => tasks.ackChange(engine, task, options));
     },
     nack(queue, task: TaskRef, options?: Omit<NackOptions, keyof CommitOptions>) {
-      const tasks = embedded(queue, EmbeddedSource);
+      const tasks = ownQueue(queue, EmbeddedSource);
       add(`nack on ${tasks.name}`, () => tasks.nackChange(engine, task, options));
     },
     release(queue, task: TaskRef, options?: Omit<ReleaseOptions, keyof CommitOptions>) {
-      const tasks = embedded(queue, EmbeddedSource);
+      const tasks = ownQueue(queue, EmbeddedSource);
       add(`release on ${tasks.name}`, () => tasks.releaseChange(engine, task, options));
     },
     commitGroup(member, upTo) {
@@ -471,28 +463,11 @@ function collect(engine: Engine, build: (tx: Transaction) => void): Part[] {
     },
   };
   try {
-    const result: unknown = build(tx);
-    if (result instanceof Promise) {
-      result.catch(() => {});
-      throw new VarveError("ERR_ARGUMENT", "the callback of a transaction must be synchronous: do its waiting before");
-    }
+    runBuild(build, tx);
   } finally {
     open = false;
   }
   return parts;
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: classes with any payload types
-function embedded<T>(queue: unknown, type: new (...args: any[]) => T): T {
-  if (queue instanceof type) return queue;
-  throw new VarveError("ERR_ARGUMENT", "pass a queue that openLog() or openTask() of this directory returned");
-}
-
-/** The error of a part of a transaction, which says which part it was. */
-function inPart(index: number, what: string, error: unknown): unknown {
-  if (!isVarveError(error)) return error;
-  const message = `part ${index + 1} of the transaction (${what}): ${error.message} No part took effect.`;
-  return new VarveError(error.code, message, { cause: error, details: { ...error.details, part: index } });
 }
 
 function compare(a: string, b: string): number {

@@ -25,9 +25,6 @@ export interface Platform extends EnginePlatform {
  * `ERR_FORMAT_VERSION`, `ERR_CORRUPT`, `ERR_OPTION`, `ERR_LOCK_UNSUPPORTED`, `ERR_DISK_FULL`, `ERR_IO`
  */
 export async function open(directory: string, options?: OpenOptions): Promise<MessageQueue> {
-  if (typeof directory !== "string" || directory === "" || directory.includes("\0")) {
-    throw new VarveError("ERR_ARGUMENT", "open() takes the path of a directory; got something else, or an empty path");
-  }
   return await openEmbedded(resolvePath(directory), options, nodePlatform(lockDirectory));
 }
 
@@ -36,8 +33,11 @@ export function nodePlatform(lock: NonNullable<Platform["lock"]>): Platform {
   return { disk: new NodeDisk(), clock: new SystemClock(), random: new CryptoRandom(), lock };
 }
 
-/** A path in the form that the engine takes. */
+/** A path in the form that the engine takes. @throws VarveError `ERR_ARGUMENT` */
 export function resolvePath(directory: string): string {
+  if (typeof directory !== "string" || directory === "" || directory.includes("\0")) {
+    throw new VarveError("ERR_ARGUMENT", "open() takes the path of a directory; got something else, or an empty path");
+  }
   return path.resolve(directory).split(path.sep).join("/");
 }
 
@@ -46,7 +46,7 @@ export async function openEmbedded(
   directory: string,
   options: OpenOptions | undefined,
   platform: Platform,
-): Promise<MessageQueue> {
+): Promise<EmbeddedMessageQueue> {
   const resolved = resolveOpenOptions(options);
   let lock: Pick<DirectoryLock, "release"> | undefined;
   try {

@@ -15,7 +15,6 @@ import { dialThrough } from "../client/dial.js";
 import { open as openAlone, resolvePath } from "../queues/open.js";
 import { saidOwner } from "../storage/lock.js";
 import { parseTarget, type Target } from "../wire/target.js";
-import { OwnedQueue } from "./owned-queue.js";
 import { Owner } from "./owner.js";
 
 /** An owner that opens a directory after a crash replays its log before it serves others. */
@@ -34,13 +33,13 @@ const BELIEVE_MS = 1000;
  */
 export async function open(directory: string, options?: OpenOptions): Promise<MessageQueue> {
   if (options?.shared !== true) return await openAlone(directory, options);
-  const path = resolvePath(checkedPath(directory));
+  const path = resolvePath(directory);
   resolveOpenOptions(options);
   const { shared: _, ...own } = options;
   const search = new Search(path, own);
   for (const startedMs = performance.now(); ; ) {
     const found = await search.step();
-    if (found instanceof Owner) return new OwnedQueue(found);
+    if (found instanceof Owner) return found.queue;
     if (found !== undefined) {
       try {
         return await dialOwner(search, found, own);
@@ -122,7 +121,7 @@ async function dialOwner(search: Search, first: Target, options: OpenOptions): P
     if (found === undefined) throw new VarveError("ERR_DISCONNECTED", "the next owner is opening the directory");
     if (!(found instanceof Owner)) return found;
     owner = found;
-    if (isClosed) await owner.close();
+    if (isClosed) await owner.queue.close();
     return owner.target;
   };
   const route = {
@@ -131,13 +130,8 @@ async function dialOwner(search: Search, first: Target, options: OpenOptions): P
     isBackground: true,
     async closed() {
       isClosed = true;
-      await owner?.close();
+      await owner?.queue.close();
     },
   };
   return await dialThrough(route, options.logger === undefined ? {} : { logger: options.logger });
-}
-
-function checkedPath(directory: string): string {
-  if (typeof directory === "string" && directory !== "" && !directory.includes("\0")) return directory;
-  throw new VarveError("ERR_ARGUMENT", "open() takes the path of a directory; got something else, or an empty path");
 }

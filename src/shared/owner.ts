@@ -5,20 +5,19 @@ import { NativeServer } from "../native/server.js";
 import { nodePlatform, openEmbedded } from "../queues/open.js";
 import { lockDirectory } from "../storage/lock.js";
 import { formatTarget, type Target } from "../wire/target.js";
-import { clearPlace, closeToOthers, preparePlace } from "./place.js";
+import { placeOf } from "./place.js";
 
 /** Calls of others that are under way get this long when the owner closes. */
 const DRAIN_MS = 2000;
 
 export class Owner {
+  /** When it closes, others are told to go to the next owner, and what is under way is answered, before the directory is given up. */
   readonly queue: MessageQueue;
   /** Where others reach it. */
   readonly target: Target;
-  readonly #server: NativeServer;
 
-  private constructor(queue: MessageQueue, server: NativeServer, target: Target) {
+  private constructor(queue: MessageQueue, target: Target) {
     this.queue = queue;
-    this.#server = server;
     this.target = target;
   }
 
@@ -36,25 +35,17 @@ export class Owner {
     });
     const queue = await openEmbedded(directory, options, platform);
     try {
-      const place = preparePlace(directory);
       const server = new NativeServer(queue, {
         isBackground: true,
         ...(options?.logger && { logger: options.logger }),
       });
-      const target = await server.listen({ target: place });
-      closeToOthers(target);
+      const target = await server.listen({ target: placeOf(directory) });
+      queue.beforeClose = () => server.close(DRAIN_MS);
       announce(formatTarget(target));
-      return new Owner(queue, server, target);
+      return new Owner(queue, target);
     } catch (error) {
       await queue.close().catch(() => {});
       throw error;
     }
-  }
-
-  /** Tells others to go to the next owner, answers what is under way, and gives the directory up. */
-  async close(): Promise<void> {
-    await this.#server.close(DRAIN_MS);
-    clearPlace(this.target);
-    await this.queue.close();
   }
 }

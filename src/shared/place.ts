@@ -4,7 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { chmodSync, lstatSync, mkdirSync, realpathSync, rmSync } from "node:fs";
+import { lstatSync, mkdirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { VarveError } from "../api/errors.js";
@@ -16,26 +16,15 @@ const SOCKET_FILE = "SOCKET";
 const SOCKET_PATH_BYTES_MAX = 103;
 
 /**
- * Makes room for the socket of a directory, which must be locked: what a former owner has left is removed.
+ * Of a directory that is there. What a former owner has left there is the listener's to replace.
  * @throws VarveError `ERR_ACCESS`: the path is too long for a socket, and the folder for such cases is not safe
  */
-export function preparePlace(directory: string): Target {
+export function placeOf(directory: string): Target {
   const root = realpathSync(directory);
   if (process.platform === "win32") return { scheme: "pipe", path: `\\\\.\\pipe\\varve-${nameOf(root.toLowerCase())}` };
   const beside = join(root, SOCKET_FILE);
   const path = Buffer.byteLength(beside) <= SOCKET_PATH_BYTES_MAX ? beside : join(privateFolder(), nameOf(root));
-  rmSync(path, { force: true });
   return { scheme: "unix", path };
-}
-
-/** The socket is the owner's alone from now on. */
-export function closeToOthers(target: Target): void {
-  if (target.scheme === "unix") chmodSync(target.path, 0o600);
-}
-
-/** Removes the socket of an owner that ends. */
-export function clearPlace(target: Target): void {
-  if (target.scheme === "unix") rmSync(target.path, { force: true });
 }
 
 function nameOf(root: string): string {
