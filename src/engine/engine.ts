@@ -24,6 +24,7 @@ import {
   type RecordParts,
   sealBatch,
   written,
+  zeroPadding,
 } from "../storage/batch.js";
 import { align8, Encoder, putU32, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Clock, Random } from "../storage/clock.js";
@@ -745,8 +746,7 @@ export class Engine implements ReaderContext {
     sealBatch(buffer, position, end, stream.id, count, base, timestamp, count);
     this.#bulkCrc = crc32(buffer, position, position + 4, this.#bulkCrc);
     this.#bulkEnd = position + batchFileBytes(end - position);
-    // A few bytes: a call of fill() costs more than writing them.
-    for (let at = end; at < this.#bulkEnd; at++) buffer[at] = 0;
+    zeroPadding(buffer, position, end - position);
     this.#refs.push({
       stream,
       base,

@@ -1,4 +1,4 @@
-import { batchFileBytes } from "../storage/batch.js";
+import { batchFileBytes, zeroPadding } from "../storage/batch.js";
 import type { BatchRef } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 
@@ -17,7 +17,7 @@ interface Window {
   readonly done: Promise<void>;
 }
 
-/** Reads batches back from log files. One at a time: its two buffers are reused. */
+/** Reads batches back from log files, as they are to stand in segments: with zeros behind each. One at a time: its two buffers are reused. */
 export class LogWindows {
   readonly #buffers: Buffer[] = [];
 
@@ -31,6 +31,9 @@ export class LogWindows {
     for (let count = 1; reading !== undefined; count++) {
       const { from, to, buffer, start, done } = reading;
       await done;
+      // No checksum is over the padding: where a sector that was torn held the same records before, it may hold more.
+      for (let index = from; index < to; index++)
+        zeroPadding(buffer, refs[index]!.position - start, refs[index]!.bytes);
       reading = this.#read(file, refs, to, count);
       const finished = reading?.done.catch(() => {});
       try {

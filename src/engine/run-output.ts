@@ -4,6 +4,7 @@ import {
   batchFileBytes,
   type RecordCursor,
   sealBatch,
+  zeroPadding,
 } from "../storage/batch.js";
 import { type Run, SEGMENT_HEADER_BYTES, type Segment, SparseIndex } from "../storage/segment.js";
 import type { SegmentWriter } from "./segment-writer.js";
@@ -108,7 +109,7 @@ export class RunOutput {
     sealBatch(buffer, start, end, this.#streamId, this.#inBatch, this.#base, this.#timestamp, next - this.#base);
     this.#index.note(this.#base, this.#filePosition + start, this.#timestamp);
     this.#end = start + batchFileBytes(end - start);
-    buffer.fill(0, end, this.#end);
+    zeroPadding(buffer, start, end - start);
     this.#start = this.#end;
     this.#inBatch = 0;
   }

@@ -214,6 +214,13 @@ export function batchFileBytes(bytes: number): number {
   return align8(bytes);
 }
 
+/** Makes the padding behind a batch of `bytes` at `position` what it is meant to be. */
+export function zeroPadding(buffer: Uint8Array, position: number, bytes: number): void {
+  const end = position + batchFileBytes(bytes);
+  // A few bytes: a call of fill() costs more than writing them.
+  for (let at = position + bytes; at < end; at++) buffer[at] = 0;
+}
+
 /**
  * Walks the records of one verified batch in place. Fields describe the record that the last `next()` came to; the
  * views they give out alias the buffer, so copy what must outlive it.

@@ -208,6 +208,26 @@ test("changes of a damaged queue are copied before the log that holds them is re
   });
 });
 
+test("what a torn sector left behind a batch in the log stays out of the segments", async () => {
+  await withDirectory(async (directory) => {
+    await fill(directory);
+    // Were the record that stood there before the same but longer, the batch would be whole though its end was never written.
+    const payload = "the end of a torn sector";
+    const worker = startChild(import.meta.url, "./append-worker.js", { args: [directory, "one", payload] });
+    await worker.exited;
+    const wal = filesIn(directory, "wal", /^\d+\.wal$/).at(-1)!;
+    change(directory, wal, (bytes) => {
+      const end = bytes.lastIndexOf(payload) + payload.length;
+      assert.ok(end > payload.length && end % 8 !== 0, "there is padding");
+      return bytes.fill("x", end, Math.ceil(end / 8) * 8);
+    });
+    const mq = await open(directory, OPTIONS);
+    assert.deepEqual(await textsOf(await mq.openLog("one")), ["1", "2", payload]);
+    await mq.close();
+    assert.deepEqual((await verifyDirectory(directory)).problems, []);
+  });
+});
+
 test("flags of a record that are not known are refused, with the place", async () => {
   await withDirectory(async (directory) => {
     const first = await open(directory, OPTIONS);
