@@ -23,7 +23,7 @@ export interface DaemonOptions {
   readonly kestrel: Address | undefined;
   /** Where the native protocol is spoken. */
   readonly targets: readonly Target[];
-  /** For targets with TLS. */
+  /** For targets with TLS, and read again by `reload`. */
   readonly tls: TlsFiles | undefined;
   /** The users file, read again by `reload`; undefined: whoever reaches the daemon may do everything. */
   readonly users: string | undefined;
@@ -96,6 +96,7 @@ export class Daemon {
       const shown = front && formatAddress(front.address);
       const targets = native?.targets.map(formatTarget);
       logger.info({ kestrel: shown, targets, directory: options.dataDir, pid: process.pid }, "listening");
+      if (tls !== undefined) warnOfCertificate(tls, logger);
       return new Daemon(options, queue, access, front, native);
     } catch (error) {
       await native?.server.close(0);
@@ -104,16 +105,29 @@ export class Daemon {
     }
   }
 
-  /** Reads the users file again. One that is wrong changes nothing, and is logged. */
+  /** Reads the users file and the TLS files again. One that is wrong changes nothing, and is logged. */
   reload(): void {
-    const { users: file, logger } = this.#options;
-    if (file === undefined || this.#access === undefined) return;
-    try {
-      const users = readUsersFile(file);
-      this.#access.replace(users);
-      logger.info({ file, users: users.users.length }, "the users file has been read again");
-    } catch (error) {
-      logger.error({ file, error }, "the users file is wrong; what was read before still holds");
+    const { users, tls, logger } = this.#options;
+    const attempt = (what: string, read: () => void): void => {
+      try {
+        read();
+        logger.info({}, `read again: ${what}`);
+      } catch (error) {
+        logger.error({ error }, `${what} cannot be used; what was read before still holds`);
+      }
+    };
+    if (users !== undefined) {
+      attempt("the users file", () => {
+        this.#access?.replace(readUsersFile(users));
+        this.native?.server.recheck();
+      });
+    }
+    if (tls !== undefined) {
+      attempt("the TLS files", () => {
+        const loaded = loadTls(tls);
+        this.native?.server.renewTls(loaded.settings);
+        warnOfCertificate(loaded, logger);
+      });
     }
   }
 
@@ -140,7 +154,9 @@ function checkListeners({ kestrel, targets, tls, insecure }: DaemonOptions, user
     return { scheme: target.scheme, host: "host" in target ? target.host : undefined, shown: formatTarget(target) };
   });
   if (kestrel !== undefined) listeners.push({ scheme: "kestrel", host: kestrel.host, shown: formatAddress(kestrel) });
-  if (listeners.length === 0) throw new VarveError("ERR_OPTION", "there is nothing to listen on");
+  if (listeners.length === 0) {
+    throw new VarveError("ERR_OPTION", "there is nothing to listen on: --target and --kestrel say where");
+  }
   const protection = {
     users: users !== undefined,
     kestrelUsers: users?.kestrel !== undefined,
@@ -173,6 +189,14 @@ async function startNative(
     throw error;
   }
   return { server, targets };
+}
+
+/** Clients refuse it then; why should stand where an operator looks. */
+function warnOfCertificate({ validFromMs, validToMs }: LoadedTls, logger: Logger): void {
+  const nowMs = Date.now();
+  if (nowMs >= validFromMs && nowMs <= validToMs) return;
+  const fields = { validFrom: new Date(validFromMs).toISOString(), validTo: new Date(validToMs).toISOString() };
+  logger.warn(fields, "the TLS certificate is not valid now");
 }
 
 async function startKestrel(

@@ -339,7 +339,8 @@ function opened({ session, method, args }: ValueCall): Affected[] {
   if (Object.values(settings).some((value) => value !== undefined)) {
     return [{ permission: "admin", kind, queue }, ...movedTo(settings)];
   }
-  const permission = session.principal.may("read", kind, queue) ? "read" : "write";
+  const may = (permission: Permission) => session.principal.may(permission, kind, queue);
+  const permission = may("write") ? "write" : may("admin") ? "admin" : "read";
   return [{ permission, kind, queue }];
 }
 

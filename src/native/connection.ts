@@ -73,6 +73,7 @@ export class Connection {
   #stopped = false;
   /** The client has said its last word. */
   #hasLeft = false;
+  #saidGoodbye = false;
   #answered: (() => void)[] = [];
 
   constructor(front: Front, socket: Socket) {
@@ -109,6 +110,11 @@ export class Connection {
 
   destroy(): void {
     this.socket.destroy();
+  }
+
+  /** Ends the connection of a user who may something else than at the login: what is under way may not be allowed. */
+  recheck(): void {
+    if (this.#state === "serving" && this.session?.principal.current === false) this.#refuse(outdated());
   }
 
   /** Tells the client that the server is ending, and ends its waits. Resolves once every call is answered. */
@@ -228,6 +234,7 @@ export class Connection {
   }
 
   #serve(kind: number, id: number, body: Buffer): void {
+    if (this.#saidGoodbye && kind !== Kind.Left) throw malformed("there is more behind the goodbye");
     const method = METHODS[kind];
     if (method !== undefined) {
       this.#call(method, id, new Input(body));
@@ -260,6 +267,7 @@ export class Connection {
   async #goodbye(id: number): Promise<void> {
     const { session } = this;
     if (session === undefined) return;
+    this.#saidGoodbye = true;
     for (const stream of this.#streams.values()) stream.cancel();
     for (const wait of this.#waits.values()) wait.abort();
     await this.front.endSession(session);
@@ -271,9 +279,7 @@ export class Connection {
 
   #call(method: Method, id: number, input: Input): void {
     const session = this.session!;
-    if (!session.principal.current) {
-      throw new VarveError("ERR_UNAUTHENTICATED", "what this user may do has changed: log in again");
-    }
+    if (!session.principal.current) throw outdated();
     const handleId = input.u32();
     const waitMs = method.waits ? input.f64() : 0;
     const request = method.isNamed ? readName(input, session.clientId) : undefined;
@@ -508,6 +514,10 @@ export class Connection {
 /** Why a call that waited has ended: the client makes it again, of whoever comes next. */
 export function leaving(): VarveError {
   return new VarveError("ERR_CLOSED", "the daemon is ending");
+}
+
+function outdated(): VarveError {
+  return new VarveError("ERR_UNAUTHENTICATED", "what this user may do has changed: log in again");
 }
 
 /** What a client is told. An error that is not varve's is a bug, here or in the contract's implementation. */

@@ -7,22 +7,23 @@
  */
 
 import { randomBytes, timingSafeEqual } from "node:crypto";
-import { chmodSync, unlinkSync } from "node:fs";
-import { connect, createServer as createPlainServer, type Server, type Socket } from "node:net";
-import { createServer as createTlsServer, type TlsOptions } from "node:tls";
+import { createServer as createPlainServer, type Server, type Socket } from "node:net";
+import { createServer as createTlsServer, type TlsOptions, Server as TlsServer } from "node:tls";
 import type { Logger, MessageQueue } from "../api/contract.js";
-import { VarveError } from "../api/errors.js";
+import { isVarveError, VarveError } from "../api/errors.js";
 import { Feature, type Hello, ID_BYTES } from "../wire/hello.js";
 import type { Target } from "../wire/target.js";
 import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
 import { Connection } from "./connection.js";
 import { Session } from "./session.js";
+import { listenOnUnixSocket } from "./unix-socket.js";
 
 export interface NativeOptions {
   /** What clients are told of the server: its name and version. */
   readonly server: string;
   /** Longest frame that is taken, in bytes. */
   readonly frameBytesMax: number;
+  /** At each listener, those in the middle of a TLS handshake included. */
   readonly maxConnections: number;
   /** Bytes of unfinished frames of all connections together. */
   readonly maxRequestBytes: number;
@@ -129,7 +130,9 @@ export class NativeServer implements Front {
       target.scheme === "tls"
         ? createTlsServer({ ...tls, minVersion: "TLSv1.2", handshakeTimeout: this.options.helloTimeoutMs }, connected)
         : createPlainServer({ noDelay: true }, connected);
-    await bind(server, target);
+    // Each listener for itself: a flood at one leaves the others open.
+    server.maxConnections = this.options.maxConnections;
+    await listenAt(server, target);
     server.on("error", (error) => this.options.logger.error({ error }, "the listener reported an error"));
     server.on("tlsClientError", (_error, socket: Socket) => socket.destroy());
     if (this.options.isBackground) server.unref();
@@ -141,6 +144,16 @@ export class NativeServer implements Front {
     const address = server.address();
     if (!("port" in target) || address === null || typeof address === "string") return target;
     return { scheme: target.scheme, host: target.host, port: address.port };
+  }
+
+  /** Listeners with TLS show another certificate from now on, and accept those of other authorities. */
+  renewTls(tls: TlsOptions): void {
+    for (const server of this.#listeners) if (server instanceof TlsServer) server.setSecureContext(tls);
+  }
+
+  /** Ends the connections of those who may something else than when they were let in. */
+  recheck(): void {
+    for (const connection of this.#connections) connection.recheck();
   }
 
   /**
@@ -263,7 +276,11 @@ export class NativeServer implements Front {
 
   refused(connection: Connection, error: unknown): void {
     const { remoteAddress } = connection.socket;
-    this.options.logger.warn({ remoteAddress, error }, "a connection was ended");
+    const { logger } = this.options;
+    // What strangers send that is no login could fill a disk.
+    const isNoise = connection.isNew && !isVarveError(error, "ERR_UNAUTHENTICATED");
+    if (isNoise) logger.debug({ remoteAddress, error }, "a connection was ended before its login");
+    else logger.warn({ remoteAddress, error }, "a connection was ended");
   }
 
   lingering(socket: Socket): void {
@@ -277,7 +294,7 @@ export class NativeServer implements Front {
   }
 
   #connected(socket: Socket): void {
-    if (this.#connections.size >= this.options.maxConnections || this.#stopping) {
+    if (this.#stopping) {
       socket.on("error", () => {});
       socket.destroy();
       return;
@@ -290,6 +307,7 @@ export class NativeServer implements Front {
     const nowMs = this.nowMs();
     const { helloTimeoutMs, stallTimeoutMs } = this.options;
     for (const connection of this.#connections) {
+      connection.recheck();
       if (connection.isNew) {
         if (nowMs - connection.startedMs > helloTimeoutMs) connection.destroy();
       } else if (connection.isStuck) {
@@ -300,40 +318,16 @@ export class NativeServer implements Front {
   }
 }
 
-/** A socket file that a killed daemon has left behind is replaced; one that somebody listens on is not. */
-async function bind(server: Server, target: Target): Promise<void> {
-  try {
-    await listenAt(server, target);
-  } catch (error) {
-    if (target.scheme !== "unix" || (error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
-    if (await isAlive(target.path)) throw error;
-    unlinkSync(target.path);
-    await listenAt(server, target);
-  }
-  // For this user alone.
-  if (target.scheme === "unix") chmodSync(target.path, 0o600);
-}
-
+/** Resolves once the server listens. */
 function listenAt(server: Server, target: Target): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    const where = "port" in target ? { host: target.host, port: target.port } : { path: target.path };
-    server.listen({ ...where, backlog: BACKLOG }, () => {
+    server.once("listening", () => {
       server.off("error", reject);
       resolve();
     });
-  });
-}
-
-/** Whether somebody accepts connections there. */
-function isAlive(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ path });
-    socket.once("connect", () => {
-      socket.destroy();
-      resolve(true);
-    });
-    // Only a refusal says that nobody does; a file of another kind is left alone as well.
-    socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code !== "ECONNREFUSED"));
+    if (target.scheme === "unix") listenOnUnixSocket(server, target.path, BACKLOG).catch(reject);
+    else if ("port" in target) server.listen({ host: target.host, port: target.port, backlog: BACKLOG });
+    else server.listen({ path: target.path, backlog: BACKLOG });
   });
 }

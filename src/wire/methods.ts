@@ -54,7 +54,7 @@ export const Methods = {
   deleteQueue: method(0x18, "deleteQueue", "admin", "named"),
   queues: method(0x19, "queues", "any", "freely"),
   stats: method(0x1a, "stats", "read", "freely"),
-  sync: method(0x1b, "sync", "write", "freely"),
+  sync: method(0x1b, "sync", "none", "freely"),
 
   // Logs.
   append: method(0x20, "append", "write", "named"),

@@ -1,6 +1,5 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import { VarveError } from "../../api/errors.js";
 import { parseSize } from "../../api/units.js";
 import { type Address, formatAddress, parseAddress } from "../../daemon/address.js";
 import { NO_CONFIG, parseConfig } from "../../daemon/config.js";
@@ -9,6 +8,7 @@ import { keepHeapSmall } from "../../daemon/heap.js";
 import { jsonLogger, LOG_LEVELS, type LogLevel } from "../../daemon/log.js";
 import type { TlsFiles } from "../../daemon/tls.js";
 import { formatTarget, parseTarget } from "../../wire/target.js";
+import { UsageError } from "../exit.js";
 import { wholeNumber, withDirectoryOptions } from "../options.js";
 import { action } from "../run.js";
 
@@ -56,7 +56,10 @@ export function registerDaemon(program: Command, version: string): void {
     .option("--tls-key <file>", "its PEM key")
     .option("--tls-ca <file>", "PEM authorities of clients' certificates")
     .option("--tls-client-auth", "refuse clients without a certificate of --tls-ca")
-    .option("--auth <file>", "users file: who may do what (docs/guide/security.md); read again at SIGHUP")
+    .option(
+      "--auth <file>",
+      "users file: who may do what (docs/guide/security.md); it and the TLS files are read again at SIGHUP",
+    )
     .option("--insecure", "allow addresses that other machines can reach, without login or encryption")
     .option("--config <file>", "JSON file with the settings of queues (docs/kestrel.md)")
     .option("--pid-file <file>", "write the process id there while the daemon runs")
@@ -100,7 +103,7 @@ export function registerDaemon(program: Command, version: string): void {
       logger: jsonLogger(options.logLevel, (line) => process.stderr.write(line)),
     });
     const stopped = stopSignal();
-    if (options.auth !== undefined) process.on("SIGHUP", () => daemon.reload());
+    if (options.auth !== undefined || options.tlsCert !== undefined) process.on("SIGHUP", () => daemon.reload());
     if (options.pidFile !== undefined) writeFileSync(options.pidFile, `${process.pid}\n`);
     try {
       const address = daemon.kestrel && formatAddress(daemon.kestrel.address);
@@ -126,14 +129,12 @@ function kestrelAddress({ kestrel, target, auth }: DaemonCommandOptions): Addres
   return parseAddress(kestrel ?? KESTREL_DEFAULT, "--kestrel");
 }
 
-/** @throws VarveError `ERR_OPTION`: a certificate without its key, or the other way round */
 function tlsFiles({ tlsCert, tlsKey, tlsCa, tlsClientAuth }: DaemonCommandOptions): TlsFiles | undefined {
-  if (tlsCert === undefined && tlsKey === undefined && tlsCa === undefined && tlsClientAuth === undefined) {
-    return undefined;
+  if (tlsCert === undefined && tlsKey === undefined) {
+    if (tlsCa === undefined && tlsClientAuth === undefined) return undefined;
+    throw new UsageError("--tls-ca and --tls-client-auth go with --tls-cert and --tls-key");
   }
-  if (tlsCert === undefined || tlsKey === undefined) {
-    throw new VarveError("ERR_OPTION", "TLS takes both --tls-cert and --tls-key");
-  }
+  if (tlsCert === undefined || tlsKey === undefined) throw new UsageError("--tls-cert and --tls-key go together");
   return { cert: tlsCert, key: tlsKey, ca: tlsCa, clientAuth: tlsClientAuth === true };
 }
 
