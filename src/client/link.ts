@@ -525,12 +525,14 @@ export class Link implements Listener {
     const knowsNames = (this.#features & Feature.identity) !== 0;
     for (const handle of this.#handles.values()) handle.deref()?.disconnected();
     for (const pending of this.#pending.values()) {
-      if (pending.connection === 0) continue;
+      const isSent = pending.connection !== 0;
       pending.connection = 0;
       const broken = this.#handles.get(pending.handle)?.deref()?.broken;
       if (broken !== undefined) {
         this.#forget(pending);
-        pending.refused(broken);
+        pending.refused(isSent ? lost(pending, broken) : broken);
+      } else if (!isSent) {
+        // It goes out with the next connection.
       } else if (pending.isAborted && pending.giveUp !== undefined) {
         this.#forget(pending);
         pending.end("aborted");
@@ -591,7 +593,8 @@ export class Link implements Listener {
       const failed = (error: Error) => {
         handle.broken = error;
         for (const pending of this.#pending.values()) {
-          if (pending.handle === handle.id && this.#forget(pending)) pending.refused(error);
+          if (pending.handle !== handle.id || !this.#forget(pending)) continue;
+          pending.refused(pending.repeated ? lost(pending, error) : error);
         }
         resolve();
       };
@@ -639,12 +642,13 @@ export class Link implements Listener {
     const { requestMs, offlineMs } = this.options;
     if (this.#socket === undefined) {
       for (const pending of this.#pending.values()) {
-        if (pending.waitEndsMs <= nowMs) {
+        if (pending.waitEndsMs !== undefined && pending.waitEndsMs <= nowMs) {
           this.#forget(pending);
           pending.end("over");
         } else if (nowMs - Math.max(pending.startedMs, this.#lostAtMs) > offlineMs) {
           this.#forget(pending);
-          pending.refused(this.#lost(pending));
+          const error = unreachable(this.#target, undefined);
+          pending.refused(pending.repeated ? lost(pending, error) : error);
         }
       }
     } else {
@@ -652,13 +656,13 @@ export class Link implements Listener {
     }
     if (requestMs === Number.POSITIVE_INFINITY) return;
     for (const pending of this.#pending.values()) {
-      const from = pending.giveUp === undefined ? pending.startedMs : pending.waitEndsMs;
+      const from = pending.waitEndsMs ?? pending.startedMs;
       if (nowMs - from <= requestMs || !this.#forget(pending)) continue;
       const error = new VarveError(
         "ERR_TIMEOUT",
         `no answer to ${pending.method.name} within ${formatDuration(requestMs)}`,
       );
-      pending.refused(pending.method.repeat === "freely" ? error : outcomeUnknown(pending.method, error));
+      pending.refused(lost(pending, error));
     }
   }
 
@@ -671,11 +675,6 @@ export class Link implements Listener {
       this.#pingedAtMs = nowMs;
       this.ping().catch(() => {});
     }
-  }
-
-  #lost(pending: Pending): VarveError {
-    const error = unreachable(this.#target, undefined);
-    return pending.repeated && pending.method.repeat !== "freely" ? outcomeUnknown(pending.method, error) : error;
   }
 
   #refuseAll(why: (pending: Pending) => Error): void {
@@ -713,7 +712,7 @@ export class Link implements Listener {
 
   /** Ends a wait; what had been given to it nevertheless is given back by whoever reads the answer. */
   #closeWait(pending: Pending, error: Error): void {
-    if (pending.giveUp === undefined) return;
+    if (pending.waitEndsMs === undefined) return;
     if (this.#isOpen && pending.connection === this.#connection) this.#control(Kind.Cancel, pending.id);
     else if (this.#forget(pending)) pending.refused(error);
   }
@@ -766,6 +765,11 @@ function readAnyValue(input: Input): unknown {
 
 export function closed(): VarveError {
   return new VarveError("ERR_CLOSED", "the connection to the daemon is closed, or closing");
+}
+
+/** What becomes of a call that was sent, and whose answer will not come. */
+function lost({ method }: Pending, why: Error): Error {
+  return method.repeat === "freely" ? why : outcomeUnknown(method, why);
 }
 
 function outcomeUnknown(method: Method, cause: Error): VarveError {

@@ -4,7 +4,7 @@ import type { Method } from "../wire/methods.js";
 /** How the body of an answer is read. Throws what the call is then refused with. */
 export type ReadAnswer<T> = (input: Input) => T;
 
-/** What a call that waits for something comes to when it is given up; throws what it is refused with. */
+/** What a call comes to when its caller gives it up, or its wait is over; throws what it is refused with. */
 export type GiveUp<T> = (why: "aborted" | "over") => T;
 
 /** Where the time to wait stands in the frame of a call that waits. */
@@ -18,8 +18,8 @@ export class Pending {
   /** As it was, or will be, sent. */
   readonly frame: Buffer;
   readonly startedMs: number;
-  /** When its own wait is over; Infinity for calls that do not wait. */
-  readonly waitEndsMs: number;
+  /** When its own wait is over; undefined for calls that do not wait. */
+  readonly waitEndsMs: number | undefined;
   readonly resolve: (value: never) => void;
   readonly reject: (error: Error) => void;
   readonly read: ReadAnswer<unknown>;
@@ -52,7 +52,7 @@ export class Pending {
     this.handle = handle;
     this.frame = frame;
     this.startedMs = startedMs;
-    this.waitEndsMs = giveUp === undefined ? Number.POSITIVE_INFINITY : startedMs + waitMs;
+    this.waitEndsMs = waitMs > 0 ? startedMs + waitMs : undefined;
     this.resolve = resolve;
     this.reject = reject;
     this.read = read;
@@ -62,7 +62,7 @@ export class Pending {
 
   /** Makes the frame say how much of the wait is left. */
   shortenWait(nowMs: number): void {
-    if (this.method.waits) this.frame.writeDoubleLE(Math.max(0, this.waitEndsMs - nowMs), WAIT_AT);
+    if (this.waitEndsMs !== undefined) this.frame.writeDoubleLE(Math.max(0, this.waitEndsMs - nowMs), WAIT_AT);
   }
 
   answered(input: Input): void {

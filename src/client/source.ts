@@ -233,7 +233,7 @@ export class DialledSource<O> {
       reject,
       (input) => this.#arrived(input, waitMs > 0 && signal?.aborted !== true),
       waitMs,
-      waitMs > 0 ? nothing : undefined,
+      nothing,
     );
     if (signal !== undefined) link.watch(pending, signal);
   }

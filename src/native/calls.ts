@@ -173,9 +173,11 @@ const OPTIONS_AT: ReadonlyMap<Method, number> = new Map<Method, number>([
   [Methods.flow, 1],
   [Methods.deleteQueue, 2],
   [Methods.delete, 1],
+  [Methods.trim, 1],
   [Methods.purgeLog, 0],
   [Methods.deleteGroup, 1],
   [Methods.configureLog, 1],
+  [Methods.memberCommit, 1],
   [Methods.memberSeek, 1],
   [Methods.release, 1],
   [Methods.pause, 0],
@@ -191,15 +193,30 @@ const OPTIONS_AT: ReadonlyMap<Method, number> = new Map<Method, number>([
   [Methods.cursorReset, 0],
 ]);
 
-/** The arguments of a call with its name among the options, unless its caller has named it otherwise. */
-export function withName(method: Method, args: readonly unknown[], request: RequestIdentity): readonly unknown[] {
+/**
+ * The arguments of a call with its name among the options, unless its caller has named it otherwise. Names that callers give
+ * are as much of this session's user alone as those of its client.
+ */
+export function withName(
+  method: Method,
+  args: readonly unknown[],
+  session: Session,
+  name: RequestIdentity | undefined,
+): readonly unknown[] {
   const at = OPTIONS_AT.get(method);
-  if (at === undefined) throw malformed(`${method.name} takes no name`);
+  if (at === undefined) return args;
   const options = object(args[at]);
-  if (options.request !== undefined) return args;
+  const request = options.request === undefined ? name : ofUser(session, options.request);
+  if (request === undefined) return args;
   const named = [...args];
   named[at] = { ...options, request };
   return named;
+}
+
+/** What is no name is left to the contract to refuse. */
+function ofUser(session: Session, request: unknown): unknown {
+  const { producer } = object(request);
+  return producer instanceof Uint8Array ? { ...object(request), producer: session.producerOf(producer) } : request;
 }
 
 /** The client may be gone meanwhile; then what it has opened is closed with its session. */

@@ -75,6 +75,11 @@ export class Connection {
   #hasLeft = false;
   #saidGoodbye = false;
   #answered: (() => void)[] = [];
+  #whenFinished: (() => void) | undefined;
+  /** Resolves once the connection is over, and every call that was begun over it has ended. */
+  readonly finished = new Promise<void>((resolve) => {
+    this.#whenFinished = resolve;
+  });
 
   constructor(front: Front, socket: Socket) {
     this.front = front;
@@ -112,6 +117,12 @@ export class Connection {
     this.socket.destroy();
   }
 
+  /** Over at once: what has arrived and is not begun is dropped. */
+  cut(): void {
+    if (this.#state !== "over") this.#over();
+    this.socket.destroy();
+  }
+
   /** Ends the connection of a user who may something else than at the login: what is under way may not be allowed. */
   recheck(): void {
     if (this.#state === "serving" && this.session?.principal.current === false) this.#refuse(outdated());
@@ -136,6 +147,7 @@ export class Connection {
     if (this.#calls > 0 || !this.#hasLeft) await new Promise<void>((resolve) => this.#answered.push(resolve));
     this.#flush();
     this.#state = "over";
+    this.#checkFinished();
     this.socket.end();
   }
 
@@ -282,7 +294,7 @@ export class Connection {
     if (!session.principal.current) throw outdated();
     const handleId = input.u32();
     const waitMs = method.waits ? input.f64() : 0;
-    const request = method.isNamed ? readName(input, session.clientId) : undefined;
+    const request = method.isNamed ? readName(input, (id) => session.producerOf(id)) : undefined;
     try {
       if (this.#calls >= CALLS_MAX) {
         throw new VarveError("ERR_OVERLOADED", `a connection may have ${CALLS_MAX} calls under way`);
@@ -332,7 +344,7 @@ export class Connection {
       method,
       handleId,
       handle: opens || handleId === 0 ? undefined : session.handle(handleId),
-      args: request === undefined ? args : withName(method, args, request),
+      args: withName(method, args, session, request),
       wait: method.waits ? { wait: waitMs, signal: this.waitOf(id) } : undefined,
     };
     authorise(session.principal, method, affectedBy(call));
@@ -383,6 +395,11 @@ export class Connection {
       if (this.#stopped) process.nextTick(() => this.#again());
     }
     this.#checkAnswered();
+    this.#checkFinished();
+  }
+
+  #checkFinished(): void {
+    if (this.#calls === 0 && this.#state === "over") this.#whenFinished?.();
   }
 
   #checkAnswered(): void {
@@ -508,6 +525,7 @@ export class Connection {
     for (const stream of this.#streams.values()) stream.cancel();
     const { session } = this;
     if (session !== undefined) this.front.disconnected(session, this);
+    this.#checkFinished();
   }
 }
 

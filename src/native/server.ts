@@ -14,6 +14,7 @@ import { isVarveError, VarveError } from "../api/errors.js";
 import { Feature, type Hello, ID_BYTES } from "../wire/hello.js";
 import type { Target } from "../wire/target.js";
 import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
+import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
 import { Session } from "./session.js";
 import { listenOnUnixSocket } from "./unix-socket.js";
@@ -108,6 +109,7 @@ export class NativeServer implements Front {
   readonly #connections = new Set<Connection>();
   /** By session id, in hex; the longest absent first. */
   readonly #sessions = new Map<string, Entry>();
+  readonly #clients = new Clients();
   #heldBytes = 0;
   #stopping = false;
   #sweep: NodeJS.Timeout | undefined;
@@ -194,23 +196,22 @@ export class NativeServer implements Front {
     principal: Principal,
     by: Connection,
   ): Promise<{ session: Session; resumed: boolean }> {
+    // An id that somebody else claims is another client.
+    await this.#clients.enter(`${Buffer.from(hello.clientId).toString("hex")} ${principal.name}`, by);
+    if (by.isOver) throw new VarveError("ERR_CLOSED", "the client has connected anew meanwhile");
     const known = this.#sessions.get(Buffer.from(hello.sessionId).toString("hex"));
     if (known !== undefined && this.#isSame(known.session, hello, principal)) {
       clearTimeout(known.expires);
       known.expires = undefined;
-      // A connection of which the client knows that it is lost, though nobody has told this side.
-      const before = known.connection;
+      // Of a connection that was cut before it was let in, nothing has been told.
+      if (known.connection !== undefined) this.#whenLost(known);
       known.connection = by;
-      if (before !== undefined) {
-        before.destroy();
-        this.#whenLost(known);
-      }
       await known.settled;
       await known.session.giveBackLost(hello.received);
       known.session.principal = principal;
       return { session: known.session, resumed: true };
     }
-    const session = new Session(randomBytes(ID_BYTES), hello.clientId, principal);
+    const session = new Session(randomBytes(ID_BYTES), hello.clientId, principal, this.options.authenticator !== OPEN);
     this.#sessions.set(session.id.toString("hex"), {
       session,
       connection: by,

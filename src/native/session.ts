@@ -7,6 +7,7 @@
  * - A delivery whose answer the client may not have received is remembered until a later call says that it has.
  */
 
+import { createHash } from "node:crypto";
 import type {
   GroupMember,
   LogQueue,
@@ -18,6 +19,7 @@ import type {
   TaskRef,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { ID_BYTES } from "../wire/hello.js";
 import type { Principal } from "./access.js";
 
 /** What a client may keep open. */
@@ -48,16 +50,34 @@ export class Session {
   readonly clientId: Uint8Array;
   /** As it was let in last. */
   principal: Principal;
+  /** The user that alone makes calls under these names; undefined: there are no users. */
+  readonly #user: string | undefined;
+  readonly #producer: Uint8Array;
   readonly #handles = new Map<number, Handle>();
   /** Tokens of leases without a time limit, and whose tasks they are. */
   readonly #held = new Map<string, Source>();
   #deliveries: Delivery[] = [];
   #delivered = 0;
 
-  constructor(id: Buffer, clientId: Uint8Array, principal: Principal) {
+  /** @param hasUsers whether others may be somebody else */
+  constructor(id: Buffer, clientId: Uint8Array, principal: Principal, hasUsers: boolean) {
     this.id = id;
     this.clientId = clientId;
     this.principal = principal;
+    this.#user = hasUsers ? principal.name : undefined;
+    this.#producer = this.producerOf(clientId);
+  }
+
+  /**
+   * By whose name a call is known that this client makes. Where there are users, nobody is answered what another one was, or
+   * has a call of another one taken for a repeated one, whatever id he claims: a producer is a user's own.
+   * @param id undefined: this client's own
+   */
+  producerOf(id: Uint8Array | undefined): Uint8Array {
+    if (id === undefined) return this.#producer;
+    // What is no id is the contract's to refuse.
+    if (this.#user === undefined || id.length !== ID_BYTES) return id;
+    return createHash("sha256").update(this.#user).update(id).digest().subarray(0, ID_BYTES);
   }
 
   // ------------------------------------------------------------------------------------------------------- handles

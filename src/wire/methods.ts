@@ -63,7 +63,7 @@ export const Methods = {
   batches: method(0x23, "batches", "read", "freely"),
   delete: method(0x24, "delete", "write", "named"),
   compact: method(0x25, "compact", "admin", "freely"),
-  trim: method(0x26, "trim", "admin", "freely"),
+  trim: method(0x26, "trim", "admin", "named"),
   purgeLog: method(0x27, "purge", "admin", "named"),
   groups: method(0x28, "groups", "read", "freely"),
   deleteGroup: method(0x29, "deleteGroup", "admin", "named"),
@@ -73,7 +73,7 @@ export const Methods = {
 
   // Groups.
   memberRead: method(0x30, "member.read", "read", "freely", "waits"),
-  memberCommit: method(0x31, "member.commit", "read", "freely"),
+  memberCommit: method(0x31, "member.commit", "read", "named"),
   memberSeek: method(0x32, "member.seek", "read", "named"),
   memberPosition: method(0x33, "member.position", "read", "freely"),
   groupInfo: method(0x34, "group.info", "read", "freely"),

@@ -27,11 +27,14 @@ export function writeName(output: Output, producer: Uint8Array | undefined, sequ
   output.u64(settled);
 }
 
-/** @param client its id */
-export function readName(input: Input, client: Uint8Array): RequestIdentity | undefined {
+/** @param producerOf who makes the call, by the id that it gives; undefined: its client's own */
+export function readName(
+  input: Input,
+  producerOf: (id: Uint8Array | undefined) => Uint8Array,
+): RequestIdentity | undefined {
   const whose = input.u8();
   if (whose === NONE) return undefined;
   if (whose !== CLIENT && whose !== OTHER) throw malformed("a name that is none");
-  const producer = whose === CLIENT ? client : input.raw(ID_BYTES);
+  const producer = producerOf(whose === CLIENT ? undefined : input.raw(ID_BYTES));
   return { producer, sequence: input.u64(), settled: input.u64() };
 }

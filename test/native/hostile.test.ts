@@ -1,6 +1,7 @@
 /** What a stranger, or a client that misbehaves, can do to a native listener: end its own connection, and nothing else. */
 
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
@@ -59,7 +60,7 @@ function hello(token = ""): Buffer {
       versionMin: 1,
       versionMax: 1,
       features: 0,
-      clientId: Buffer.alloc(16, 7),
+      clientId: randomBytes(16),
       sessionId: NEW_SESSION,
       received: 0,
       name: "test",

@@ -24,12 +24,18 @@ export interface TestNative {
 }
 
 export async function withNative(
-  options: { readonly open?: OpenOptions; readonly native?: Partial<NativeOptions>; readonly endpoint?: Endpoint },
+  options: {
+    readonly open?: OpenOptions;
+    readonly native?: Partial<NativeOptions>;
+    readonly endpoint?: Endpoint;
+    /** What is served instead. */
+    readonly served?: (mq: MessageQueue) => MessageQueue;
+  },
   body: (native: TestNative) => Promise<void>,
 ): Promise<void> {
   await withDirectory(async (directory) => {
     const mq = await open(directory, { durability: "async", ...options.open });
-    const server = new NativeServer(mq, options.native);
+    const server = new NativeServer(options.served?.(mq) ?? mq, options.native);
     const clients: RawNative[] = [];
     try {
       const target = await server.listen(options.endpoint ?? { target: { scheme: "tcp", host: "127.0.0.1", port: 0 } });
@@ -116,13 +122,13 @@ export class RawNative {
     return Buffer.concat(this.#output.take());
   }
 
-  hello(token = "", id = 0): Buffer {
+  hello(token = "", id = 0, clientId: Uint8Array = randomBytes(ID_BYTES)): Buffer {
     return this.frame(Kind.Hello, id, (output) =>
       writeHello(output, {
         versionMin: PROTOCOL_MIN,
         versionMax: PROTOCOL_MAX,
         features: 0,
-        clientId: randomBytes(ID_BYTES),
+        clientId,
         sessionId: NEW_SESSION,
         received: 0,
         name: "test",
@@ -132,22 +138,28 @@ export class RawNative {
   }
 
   /** Preamble and hello. Returns the answer to the hello. */
-  async enter(token = ""): Promise<Answer> {
-    this.send(PREAMBLE).send(this.hello(token));
+  async enter(token = "", clientId?: Uint8Array): Promise<Answer> {
+    this.send(PREAMBLE).send(this.hello(token, 0, clientId));
     return await this.answer(0);
   }
 
   /** A call of a method with values. */
-  call(method: Method, handle: number, args: readonly unknown[] = []): Promise<Answer> {
-    return this.ask(method, handle, (output) => writeValue(output, args));
+  call(method: Method, handle: number, args: readonly unknown[] = [], sequence = 0): Promise<Answer> {
+    return this.ask(method, handle, (output) => writeValue(output, args), [undefined, sequence]);
   }
 
-  ask(method: Method, handle: number, write: (output: Output) => void): Promise<Answer> {
+  /** @param name its producer, undefined for the client itself, and number; undefined: none */
+  ask(
+    method: Method,
+    handle: number,
+    write: (output: Output) => void,
+    name?: readonly [producer: Uint8Array | undefined, sequence: number],
+  ): Promise<Answer> {
     const id = this.#nextId++;
     const frame = this.frame(method.opcode, id, (output) => {
       output.u32(handle);
       if (method.waits) output.f64(0);
-      if (method.isNamed) writeName(output, undefined, 0, 0);
+      if (method.isNamed) writeName(output, name?.[0], name?.[1] ?? 0, 0);
       write(output);
     });
     this.send(frame);

@@ -4,7 +4,16 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
-import { type DialOptions, dial, type MessageQueue, type OpenOptions, open, type Task } from "../../src/index.js";
+import {
+  type DialOptions,
+  dial,
+  type LogQueue,
+  type MessageQueue,
+  type OpenOptions,
+  open,
+  type Task,
+  type VarveError,
+} from "../../src/index.js";
 import { parseTarget } from "../../src/wire/target.js";
 import { withDirectory } from "../support/directories.js";
 import { eventually, rejectsWith } from "../support/expect.js";
@@ -20,6 +29,7 @@ class Scene {
   /** What the daemon sends does not arrive. */
   deaf = false;
   #port = 0;
+  #isClosed = false;
 
   constructor(directory: string, options: OpenOptions) {
     this.directory = directory;
@@ -40,6 +50,10 @@ class Scene {
   }
 
   #connected(client: Socket): void {
+    if (this.#isClosed) {
+      client.destroy();
+      return;
+    }
     const { port } = new URL(this.#listening!.target.replace("tcp:", "http:"));
     const server = connect(Number(port), "127.0.0.1");
     for (const [socket, other] of [
@@ -69,8 +83,31 @@ class Scene {
     for (const socket of this.#pairs) socket.destroy();
   }
 
+  get connections(): number {
+    return this.#pairs.size;
+  }
+
+  /** A log as the daemon's own process sees it. */
+  async served(log: string): Promise<LogQueue> {
+    return await this.#listening!.mq.openLog(log);
+  }
+
   async stop(): Promise<void> {
     await this.#listening?.close();
+  }
+
+  /** The wire is cut, and nobody gets through any more. */
+  close(): void {
+    this.#isClosed = true;
+    this.cut();
+  }
+
+  /** The daemon is another one: it knows nothing of its clients. */
+  async restart(): Promise<void> {
+    this.close();
+    await this.stop();
+    await this.start();
+    this.#isClosed = false;
   }
 
   async end(): Promise<void> {
@@ -286,9 +323,9 @@ test(
     const [second] = await member.read({ max: 1 });
     assert.equal(second?.offset, 1);
     on.cut();
-    await rejectsWith("ERR_FENCED", async () => {
-      for (;;) await member.commit(second!).then(() => Promise.reject(new Error("committed")));
-    });
+    // It is on its way when the loss is noticed.
+    await rejectsWith("ERR_OUTCOME_UNKNOWN", member.commit(second!));
+    await rejectsWith("ERR_FENCED", member.commit(second!));
     const again = await log.group("g");
     assert.equal((await again.read({ max: 1 }))[0]?.offset, 1);
     await mq.close();
@@ -348,3 +385,50 @@ async function later(value: string): Promise<string> {
   await new Promise((resolve) => setTimeout(resolve, 100));
   return value;
 }
+
+test(
+  "a member's commit of which nobody knows any more has an unknown outcome, and is not refused as if nothing had come of it",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const log = await mq.openLog("events");
+    await log.appendBatch(["1", "2"]);
+    const member = await log.group("g");
+    await member.read({ max: 2 });
+    on.deaf = true;
+    const commit = member.commit(1);
+    const seek = member.seek("end");
+    await eventually("it has been carried out", async () => {
+      const [group] = await (await on.served("events")).groups();
+      return group?.committed === 2;
+    });
+    const settled = Promise.allSettled([commit, seek]);
+    await on.restart();
+    for (const each of await settled) {
+      assert.equal(each.status === "rejected" && (each.reason as VarveError).code, "ERR_OUTCOME_UNKNOWN");
+    }
+    await rejectsWith("ERR_FENCED", member.commit(1));
+    await mq.close();
+  }),
+);
+
+test(
+  "a dequeue that does not wait is given up offline, and does not wait when it is made again",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const jobs = await mq.openTask("jobs");
+    on.deaf = true;
+    const lost = jobs.dequeue();
+    const givenUp = new AbortController();
+    const givenUpEarly = jobs.dequeue({ signal: givenUp.signal });
+    on.close();
+    await eventually("the client has noticed", () => on.connections === 0);
+    const aborted = new AbortController();
+    const offline = jobs.dequeue({ signal: aborted.signal });
+    aborted.abort();
+    givenUp.abort();
+    assert.deepEqual(await Promise.all([offline, givenUpEarly]), [undefined, undefined]);
+    await on.restart();
+    assert.equal(await lost, undefined);
+    await mq.close();
+  }),
+);

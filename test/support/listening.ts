@@ -17,6 +17,7 @@ export function freeTarget(way: Way): Target {
 }
 
 export interface Listening {
+  readonly mq: MessageQueue;
   readonly server: NativeServer;
   readonly target: string;
   /** Ends the server and closes what it serves, at the same time, as a daemon does. */
@@ -33,6 +34,7 @@ export async function listen(
   const server = new NativeServer(mq, options);
   const target = formatTarget(await server.listen({ target: where, tls }));
   return {
+    mq,
     server,
     target,
     close: async () => {

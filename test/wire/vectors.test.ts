@@ -54,6 +54,7 @@ interface Example {
 const bytes = (text: string): Buffer => Buffer.from(text);
 const ID = Buffer.from("000102030405060708090a0b0c0d0e0f", "hex");
 
+const producerOf = (id: Uint8Array | undefined) => id ?? ID;
 const named = (sequence: number) => ({ producer: ID, sequence, settled: 0 });
 
 const NO_TERMS = {
@@ -216,7 +217,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, ID), input.u8()], [1, named(1), 0]);
+      deepStrictEqual([input.u32(), readName(input, producerOf), input.u8()], [1, named(1), 0]);
       deepStrictEqual(readMessage(input), bytes("hello"));
       input.end();
     },
@@ -236,7 +237,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, ID), durabilityOf(input.u8())], [1, named(2), "sync"]);
+      deepStrictEqual([input.u32(), readName(input, producerOf), durabilityOf(input.u8())], [1, named(2), "sync"]);
       deepStrictEqual(plain(readMessages(input)), [
         { bytes: bytes("größe").toString("hex") },
         { payload: { bytes: "00ff" }, key: { bytes: "6b" }, headers: { trace: "1" } },
@@ -270,7 +271,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, ID)], [2, named(3)]);
+      deepStrictEqual([input.u32(), readName(input, producerOf)], [2, named(3)]);
       deepStrictEqual(plain(readTerms(input)), {
         durability: "async",
         delay: 1500,
@@ -300,7 +301,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, ID), readTerms(input)], [2, named(4), undefined]);
+      deepStrictEqual([input.u32(), readName(input, producerOf), readTerms(input)], [2, named(4), undefined]);
       deepStrictEqual(readValue(input), ["d1", undefined]);
       deepStrictEqual(readMessages(input), [bytes("a"), bytes("b")]);
       input.end();
@@ -322,7 +323,7 @@ const EXAMPLES: readonly Example[] = [
     read: (body) => {
       const input = new Input(body);
       deepStrictEqual(
-        [input.u32(), input.f64(), readName(input, ID), input.u64(), input.u8(), input.u32(), input.f64()],
+        [input.u32(), input.f64(), readName(input, producerOf), input.u64(), input.u8(), input.u32(), input.f64()],
         [2, 30_000, { producer: Buffer.alloc(16, 0xab), sequence: 9, settled: 8 }, 17, 8, 10, 0],
       );
       input.end();
@@ -343,7 +344,7 @@ const EXAMPLES: readonly Example[] = [
     read: (body) => {
       const input = new Input(body);
       deepStrictEqual(
-        [input.u32(), readName(input, ID), input.u8(), readTokens(input)],
+        [input.u32(), readName(input, producerOf), input.u8(), readTokens(input)],
         [2, undefined, 0, [task.token]],
       );
       input.end();
@@ -365,7 +366,7 @@ const EXAMPLES: readonly Example[] = [
     read: (body) => {
       const input = new Input(body);
       deepStrictEqual(
-        [input.u32(), readName(input, ID), input.u8(), input.ascii(), input.f64(), input.string()],
+        [input.u32(), readName(input, producerOf), input.u8(), input.ascii(), input.f64(), input.string()],
         [2, { producer: ID, sequence: 5, settled: 4 }, 12, task.token, 250, "it broke"],
       );
       input.end();
