@@ -7,7 +7,7 @@
  *
  * --built   neither installs nor builds: what is there is up to date
  *
- * VARVE_TEST_CONCURRENCY=n   test files run at once (default: one more than there are processors)
+ * VARVE_TEST_CONCURRENCY=n   test files run at once (default: three more than there are processors)
  * VARVE_TEST_SCALE=n         makes the sized tests n times as large (1; 10 for a release)
  * VARVE_TEST_SEED=n          repeats what a failure named
  * TMPDIR=directory           where the tests work; one in memory, such as /dev/shm, keeps a slow disk out of it
@@ -40,7 +40,7 @@ for (const argument of process.argv.slice(2).filter((each) => each !== "--built"
   else flags.push(`--test-name-pattern=${argument}`);
 }
 // Many tests wait for a disk or for a process most of the time.
-const concurrency = process.env.VARVE_TEST_CONCURRENCY || String(availableParallelism() + 1);
+const concurrency = process.env.VARVE_TEST_CONCURRENCY || String(availableParallelism() + 3);
 if (!/^[1-9]\d*$/.test(concurrency)) fail(`VARVE_TEST_CONCURRENCY must be a whole number >= 1; got "${concurrency}"`);
 flags.push(`--test-concurrency=${concurrency}`);
 

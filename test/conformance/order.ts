@@ -79,7 +79,7 @@ export function orderConformance(check: Check): void {
     let jobs = await mq.openTask("jobs", { maxAttempts: 1 });
     await enqueueNamed(jobs, "a1 a2");
     const { id } = await jobs.enqueue("a3", { orderKey: "a" });
-    await jobs.enqueue("a4", { orderKey: "a", ttl: 50 });
+    await jobs.enqueue("a4", { orderKey: "a", ttl: 800 });
     await enqueueNamed(jobs, "a5 a6");
     const first = await takeOne(jobs);
     assert.equal(await jobs.dequeue(), undefined);
@@ -89,7 +89,7 @@ export function orderConformance(check: Check): void {
     jobs = await (await reopen()).openTask("jobs");
     const second = await takeOne(jobs);
     assert.equal(second.payload.toString(), "a2");
-    await pass(100);
+    await pass(900);
     await jobs.ack(second);
     assert.equal((await takeOne(jobs)).payload.toString(), "a5", "a3 was cancelled, a4 is over");
     assert.equal(await jobs.purge(), 1);

@@ -11,13 +11,11 @@ import { type MessageQueue, open } from "../../src/index.js";
 import { makeCertificate } from "../support/certificates.js";
 import { makeDirectory, removeDirectory } from "../support/directories.js";
 import { freeTarget, type Listening, listen, type Way } from "../support/listening.js";
-import { openAt } from "../support/manual.js";
-import { ManualClock } from "../support/manual-clock.js";
 import { defineConformance, type Subject } from "./suite.js";
 
 const CERTIFICATE = makeCertificate("127.0.0.1");
 
-const exceptions = {
+export const EXCEPTIONS = {
   "retention: readers finish what they hold, or are told where to go on":
     "records that are on their way to the client when they are removed are given out",
   "retention: what it removes is not given to a tail that has not read it": "as above",
@@ -26,9 +24,10 @@ const exceptions = {
     "a client that closes cannot take back a call that waits for room at the daemon: its outcome is unknown",
 };
 
-for (const way of ["tcp", "tls"] as const) {
+/** While time passes as it does. */
+export function defineOver(way: "tcp" | "tls"): void {
   defineConformance(`dialled over ${way}`, {
-    exceptions,
+    exceptions: EXCEPTIONS,
     open: (options) =>
       start(
         way,
@@ -42,37 +41,7 @@ for (const way of ["tcp", "tls"] as const) {
   });
 }
 
-defineConformance("dialled over unix, while time stands still", {
-  timeStandsStill: true,
-  exceptions,
-  open: (options) => {
-    let client: () => DialledMessageQueue;
-    const clock = new ManualClock(async () => {
-      // There and back again, so that what is on its way has arrived.
-      for (let trip = 0; trip < 2; trip++) {
-        for (let turn = 0; turn < 4; turn++) await new Promise((resolve) => setImmediate(resolve));
-        await client()
-          .ping()
-          .catch(() => {});
-      }
-    });
-    return start(
-      "unix",
-      { timers: clock },
-      (directory) => openAt(clock, directory, options),
-      (current) => {
-        client = current;
-        return {
-          pass: (ms) => clock.pass(ms),
-          wallMs: () => clock.wallMs(),
-          stepWall: (ms) => clock.stepWall(ms),
-        };
-      },
-    );
-  },
-});
-
-async function start(
+export async function start(
   way: Way,
   platform: ClientPlatform,
   openDirectory: (directory: string) => Promise<MessageQueue>,

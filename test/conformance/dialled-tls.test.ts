@@ -1,0 +1,3 @@
+import { defineOver } from "./dialled.js";
+
+defineOver("tls");
