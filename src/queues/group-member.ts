@@ -273,14 +273,20 @@ export class EmbeddedMember<O> implements GroupMember<O> {
       await new Promise<void>((resolve, reject) => {
         engine.begin(0, 0, LOG_OP_BYTES_MAX, true);
         this.#stage(LogOp.Lose, count);
+        let counted = false;
         engine.add({
           durability: engine.options.durability,
           apply: () => {
             this.#group.lose(count, engine.entryTime.elapsedMs);
             this.#member.missed = undefined;
+            counted = true;
           },
           settle: resolve,
-          fail: reject,
+          fail: (error) => {
+            // The caller is told of the failure, and of what was removed by the next call.
+            if (counted) this.#group.untold(this.#member, { from, count }, next);
+            reject(error);
+          },
         });
       });
     } else {

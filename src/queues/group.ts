@@ -134,6 +134,18 @@ export class Group {
     this.#missed = undefined;
   }
 
+  /**
+   * A member could not be told of what was counted, as the directory has failed: it is to be told after all.
+   * @param next where it was to go on
+   */
+  untold(member: Membership, { from, count }: Missed, next: number): void {
+    this.#lost -= count;
+    const { missed } = member;
+    // Unless it has moved meanwhile, by more than what was removed since.
+    if (this.#active !== member || (missed?.from ?? member.next) !== next) return;
+    member.missed = { from, count: count + (missed?.count ?? 0) };
+  }
+
   /** Before the head of the log moves to an offset. */
   trimmed(offset: number): void {
     if (this.#active !== undefined && this.#active.next < offset) {

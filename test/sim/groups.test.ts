@@ -40,6 +40,32 @@ void test("records that are removed while a member is told of others are told of
   assert.equal(group!.lost, 12);
 });
 
+void test("a member that could not be told of what was removed, as the directory failed, is told after all", async () => {
+  const machine = Simulated.boot(3);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  await machine.settle(log.appendBatch(Array.from({ length: 20 }, (_, index) => `${index}`)));
+  const member = await machine.settle(log.group("readers"));
+  await machine.settle(log.trim(5));
+  machine.disk.onCall = (kind, _path, call) => {
+    if (kind === "sync") machine.disk.failAt(call, { errno: "EIO" });
+  };
+  // The trim is applied after the loss was counted, and fails with it.
+  const outcome = (run: Promise<unknown>) => run.catch((error: unknown) => error);
+  const first = outcome(member.read({ max: 1 }));
+  const trimmed = outcome(Promise.resolve().then(() => log.trim(8)));
+  assert.ok(isVarveError(await machine.settle(first), "ERR_OUTCOME_UNKNOWN"));
+  await machine.settle(trimmed);
+  const told = await machine.settle(outcome(member.read({ max: 1 })));
+  assert.ok(isVarveError(told, "ERR_OFFSET_OUT_OF_RANGE"), `${told}`);
+  const { offset, next, lost } = told.details;
+  const [{ head }, { lost: counted }] = [await machine.settle(log.stats()), (await machine.settle(log.groups()))[0]!];
+  assert.deepEqual({ offset, next, lost }, { offset: 0, next: head, lost: head });
+  assert.equal(counted, 0);
+  const [record] = await machine.settle(member.read({ max: 1 }));
+  assert.equal(record!.offset, head);
+});
+
 void test("a record that is superseded while a shared group has given it back is not missing", async () => {
   const machine = Simulated.boot(2);
   const mq = await machine.open({ ...TINY, segmentBytes: "64KiB" });
