@@ -329,16 +329,13 @@ export class Delivery {
     let most = Number.NEGATIVE_INFINITY;
     for (const lane of lanes) {
       const task = lane.again;
-      let waitedMs: number;
-      if (task !== undefined) {
-        waitedMs = elapsedMs - task.since;
-      } else if (lane.fresh > 0) {
-        // About when it was enqueued; looking at the record itself would cost a step of the reader for each claim.
-        waitedMs = wallMs - lane.stream.timestampAt(lane.stream.skipGaps(lane.from));
-      } else if (lane.ledger.blocked.size > 0) {
-        waitedMs = 0; // one may have been waiting for the cursor to pass it
-      } else {
-        continue;
+      // A blocked one may have been waiting for the cursor to pass it.
+      if (task === undefined && lane.fresh <= 0 && lane.ledger.blocked.size === 0) continue;
+      let waitedMs = task === undefined ? 0 : elapsedMs - task.since;
+      if (lane.fresh > 0) {
+        // Behind one that has just come back, the next may have waited for long: they press together. About when it was
+        // enqueued; looking at the record itself would cost a step of the reader for each claim.
+        waitedMs = Math.max(waitedMs, wallMs - lane.stream.timestampAt(lane.stream.skipGaps(lane.from)));
       }
       const pressing = lane.number + Math.max(0, waitedMs) / ageingMs;
       // The most urgent lanes come first, also of those that press the same.

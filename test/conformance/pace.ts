@@ -131,6 +131,23 @@ export function paceConformance(check: Check): void {
     { exactTime: true },
   );
 
+  check(
+    "ageing: one that has just come back does not hide how long those behind it have waited",
+    async ({ mq, pass }) => {
+      const jobs = await mq.openTask("jobs", { ageing: 1000 });
+      await jobs.enqueue("first", { priority: 1 });
+      await jobs.enqueue("second", { priority: 1 });
+      await jobs.enqueue("low");
+      const first = (await jobs.dequeue()) as Task;
+      await pass(3500);
+      await jobs.release(first);
+      // 1 + 0, 1 + 3, 0 + 3
+      assert.equal((await jobs.peek())?.payload.toString(), "first");
+      assert.equal(textsOf(await takeAll(jobs)), "first second low");
+    },
+    { exactTime: true },
+  );
+
   check("ageing: strict unless it is set, and at once when it is", async ({ mq, pass, reopen }) => {
     const jobs = await mq.openTask("jobs");
     await jobs.enqueue("low");
