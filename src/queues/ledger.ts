@@ -317,12 +317,14 @@ export class Ledger {
 
   /**
    * Takes back what was held by sessions that are over: to the head, in the order of the tasks, or behind the ready ones,
-   * in the order in which they were handed out. Not logged: it follows from the restart. One that has had its last attempt
-   * gets a lease that is up.
+   * in the order in which they were handed out. Not logged: it follows from the restart. At the head they come after those
+   * that are there already, so that the order is the same whether what the next life logs is repeated before or after this.
+   * One that has had its last attempt gets a lease that is up.
    */
   endSessions(elapsedMs: number, isExhausted: (task: Outstanding) => boolean, toHead: boolean): void {
     const held = [...this.leased].filter((task) => task.at === Number.POSITIVE_INFINITY);
     if (toHead) held.sort((a, b) => b.offset - a.offset);
+    const first = this.returned.splice(0);
     for (const task of held) {
       if (isExhausted(task)) {
         this.extend(task, elapsedMs);
@@ -332,6 +334,7 @@ export class Ledger {
         else this.#makeReady(task, elapsedMs);
       }
     }
+    for (const task of first) this.returned.push(task);
   }
 
   encode(output: Encoder): void {

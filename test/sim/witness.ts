@@ -202,9 +202,9 @@ function describeLane(
     const lease = isLeased(task) ? `leased ${task.tokenHigh}.${task.tokenLow} until ${endOf(task)}` : "";
     return `${task.offset}:${task.attempt}/${task.limit}-${failures} ${lease}`;
   });
-  // What sessions hold comes back with the end of this life, the lowest last.
+  // What sessions hold comes back with the end of this life, the lowest last, and behind what is back already.
   const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task)).reverse();
-  const back = [...ledger.returned, ...sessions].map(({ offset }) => offset);
+  const back = [...sessions, ...ledger.returned].map(({ offset }) => offset);
   const end = endIn(ends, stream);
   const cursor = Math.min(ledger.cursor, end);
   const isThere = (offset: number) => ledger.outstanding.has(offset) || scheduled?.has(number, offset) === true;
