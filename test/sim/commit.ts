@@ -139,6 +139,8 @@ export interface Ending {
   /** Offsets may be passed over: the power was cut, perhaps after a close, or a disk or a recovery failed. */
   readonly passesOver: boolean;
   readonly nowMs: number;
+  /** When the life that follows had recovered what was left. Before, no time passes for what waits in queues. */
+  readonly openedMs: number;
   /** Acknowledged this long ago: durable in any mode. */
   readonly asyncMs: number;
   /** A disk fault may have kept later syncs from working. */
@@ -161,6 +163,8 @@ export interface Found {
   readonly items: Set<Item>;
   /** No longer there, as they may be: trimmed, acked, purged. */
   readonly gone: Set<Item>;
+  /** Those of them that may have gone without the call of anybody who held them: expired, dropped, superseded. */
+  readonly goneAlone: Set<Item>;
   /** There is no telling. */
   readonly unsure: Set<Item>;
 }

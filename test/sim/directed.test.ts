@@ -58,6 +58,36 @@ void test("after a failed sync, offsets that were shown are not given out again"
   assert.ok((await next.settle(queue.append("another"))) > offset);
 });
 
+void test("in a sync directory, offsets that are told early are not given out again after a power cut", async () => {
+  for (let seed = 1; seed <= TRIALS; seed++) {
+    const machine = Simulated.boot(seed);
+    const mq = await machine.open();
+    const log = await machine.settle(mq.openLog("events"));
+    await machine.settle(log.append("durable"));
+    let told = -1;
+    const append = async () => {
+      const offset = await log.append("early", { durability: "async" });
+      told = Math.max(told, offset);
+    };
+    // The first one has the log marked; the second comes while that is on its way to the disk.
+    const appends = [append()];
+    await new Promise(setImmediate);
+    appends.push(append());
+    await machine.clock.run(() => told >= 0);
+    if (seed % 2 === 0) {
+      await machine.settle(Promise.all(appends));
+      const before = told;
+      const last = append();
+      await machine.clock.run(() => told > before);
+      appends.push(last);
+    }
+    const next = machine.cutPower("none");
+    const again = await next.open();
+    const offset = await next.settle((await next.settle(again.openLog("events"))).append("another"));
+    assert.ok(offset > told, `seed ${seed}: ${told} was told, and ${offset} is given out`);
+  }
+});
+
 void test("after a sync that failed while the directory was opened, offsets that were shown are not given out again", async () => {
   const machine = Simulated.boot(1);
   const options = { ...TINY, durability: "async" } as const;
@@ -285,6 +315,37 @@ void test("a compaction leaves the last record of every key, wherever the power 
     assert.equal(last.length, 3);
   });
   assert.ok(trials > 20);
+});
+
+void test("what a purge removed that is lost in a power cut is there, although a checkpoint came in between", async () => {
+  const machine = Simulated.boot(11);
+  const options = { ...TINY, durability: "async", syncInterval: "1m" } as const;
+  const mq = await machine.open(options);
+  const jobs = await machine.settle(mq.openTask("jobs"));
+  const begun = new Set<string>();
+  let checkpoints = 0;
+  machine.disk.onCall = (kind, path) => {
+    if (kind === "writeSync" && path.includes("/wal/0")) begun.add(path);
+    if (kind === "list" && path.endsWith("/snap")) checkpoints++;
+  };
+  // The first checkpoint is still under way when the second one is to be made, and has to wait.
+  let sent = 0;
+  while (begun.size < 3) {
+    await machine.settle(jobs.enqueue(`${sent++}`.padEnd(10_000, "x")));
+    assert.equal(checkpoints, 0);
+  }
+  const purging = jobs.purge();
+  await machine.clock.run(() => checkpoints === 2);
+  await purging;
+  const next = machine.cutPower("none");
+  const again = await next.settle((await next.open(options)).openTask("jobs"));
+  const left: number[] = [];
+  for (let task = await next.settle(again.dequeue()); task !== undefined; task = await next.settle(again.dequeue())) {
+    left.push(Number(task.payload.toString().replaceAll("x", "")));
+  }
+  // The last one is not covered by the checkpoints.
+  const expected = Array.from({ length: left.length === 0 ? 0 : Math.max(left.length, sent - 1) }, (_, index) => index);
+  assert.deepEqual(left, expected);
 });
 
 void test("a reader for which only the memory that it has itself is left goes on", async () => {

@@ -51,12 +51,13 @@ export class PaceModel {
 
   /** @param known all calls that may have been given any were answered */
   recovered(ending: Ending, known: boolean): void {
+    // A window that is open may have been so for no time yet, as the queue counts time from what it has in its log.
+    this.lastMs = ending.openedMs;
     if (!known || (this.last !== undefined && !isRequired(this.last, ending))) this.window = undefined;
   }
 
   restarted({ nowMs, lastMs }: Shift): void {
     // How long the window had been open may have been forgotten in part: then it lasts longer, but not beyond a whole one.
-    this.lastMs = nowMs;
     if (this.window !== undefined) this.window.fromMs += nowMs - lastMs - ROUNDING_MS;
   }
 }

@@ -17,6 +17,8 @@ interface Progress {
   readonly commit: Commit;
   readonly token: string;
   readonly value: number;
+  /** A power cut may have taken it back. */
+  unsure: boolean;
 }
 
 /** When somebody asked, and what time it was when the answer came. */
@@ -67,9 +69,9 @@ export class ResultModel {
     return commit.acked && !unsure && commit.answeredNumber < askedNumber && nowMs < sinceMs + ttlMs;
   }
 
-  saying(item: Item, progress: Progress): void {
+  saying(item: Item, progress: Omit<Progress, "unsure">): void {
     const all = this.said.get(item) ?? [];
-    all.push(progress);
+    all.push({ ...progress, unsure: false });
     this.said.set(item, all);
   }
 
@@ -81,8 +83,8 @@ export class ResultModel {
       this.model.violate(`${what} is said to be at ${value}, which nobody said of it`);
     }
     const last = all.at(-1);
-    if (last === undefined || last.token !== token || !last.commit.acked || last.commit.answeredNumber > askedNumber)
-      return;
+    if (last === undefined || last.unsure || last.token !== token) return;
+    if (!last.commit.acked || last.commit.answeredNumber > askedNumber) return;
     if (value !== last.value) this.model.violate(`${what} is at ${last.value}, and said to be at ${value}`);
   }
 
@@ -92,6 +94,7 @@ export class ResultModel {
       if (found.items.has(item)) this.brought.delete(item);
       else for (const each of all) each.unsure ||= !isRequired(each.commit, ending);
     }
+    for (const all of this.said.values()) for (const each of all) each.unsure ||= !isRequired(each.commit, ending);
   }
 
   restarted({ nowMs, lastMs }: Shift): void {

@@ -516,13 +516,15 @@ export class TaskModel {
     const expired = item.expiry !== undefined && item.expiry.earliestMs - WALL_ROUNDING_MS <= ending.nowMs;
     const called = item.acks.some((ack) => ack.possible) || item.purges.some((purge) => purge.possible);
     const needed = this.isNeeded(item, ending, found);
-    const ended = called || expired || this.dropsOldest || this.isSuperseded(item, found);
+    const alone = expired || this.dropsOldest || this.isSuperseded(item, found);
+    const ended = called || alone;
     // What may have been lost as well leaves the call its tasks, for those that must have been taken.
     const mayBeTaken = () => (needed ? this.wasTaken() : this.log === undefined && this.take !== undefined);
     if (ended || mayBeTaken()) {
       // Was it lost, or was it there and then ended? There is no telling, but it will not come back.
       if (!isRequired(item.commit, ending) || (this.log !== undefined && !needed)) found.unsure.add(item);
       found.gone.add(item);
+      if (alone || this.take !== undefined) found.goneAlone.add(item);
     } else if (this.log !== undefined && needed) {
       this.violate(`${this.name}: message ${item.number} is not there, and was not done`);
     }

@@ -229,7 +229,7 @@ export class Model {
 
   /** Compares everything found after a recovery with what was promised, and takes it as what is. */
   recovered(logs: readonly SeenLog[], sources: readonly SeenTasks[], ending: Ending): void {
-    const found: Found = { items: new Set(), gone: new Set(), unsure: new Set() };
+    const found: Found = { items: new Set(), gone: new Set(), goneAlone: new Set(), unsure: new Set() };
     const seenLogs = new Map(logs.map((log) => [log.name, log]));
     const seenSources = new Map(sources.map((source) => [source.name, source]));
     this.recoveredGroups(
@@ -250,11 +250,14 @@ export class Model {
   suspected(queue: SeenLog | SeenTasks): void {
     this.suspicious = true;
     const found = new Set<Item>();
+    // The deletion of a group may be lost as well.
+    const group = /^group\/(.+)\/[^/]+$/.exec(queue.name);
+    const source = this.sources.get(queue.name);
+    const sentTo = group === null ? queue.name : `log/${group[1]}`;
     const see = (where: string | number, number: number | undefined) => {
-      const source = this.sources.get(queue.name);
       // A record that is in somebody's hands may be gone from its log.
-      if (number === undefined && source?.isOfLog === true) return;
-      const item = source === undefined ? this.known(queue.name, where, number) : source.item(where, number);
+      if (number === undefined && group !== null) return;
+      const item = source === undefined ? this.known(sentTo, where, number) : source.item(where, number);
       if (item === undefined) return;
       if (found.has(item)) this.violate(`${queue.name}: message ${item.number} stands twice, now at ${where}`);
       found.add(item);
@@ -290,7 +293,7 @@ export class Model {
         const others = [...item.acks, ...item.purges].some((each) => each !== commit && each.possible);
         if (item.deleted) continue;
         if (found.items.has(item)) no = item;
-        else if (!others && found.gone.has(item) && !found.unsure.has(item)) yes = item;
+        else if (!others && found.gone.has(item) && !found.goneAlone.has(item) && !found.unsure.has(item)) yes = item;
       }
       const what = `${commit.label} ${commit.number} (${commit.sync ? "sync" : "async"}, ${commit.outcome})`;
       if (yes !== undefined && found.items.has(yes)) took.add(commit);

@@ -518,7 +518,8 @@ export class Simulator {
     const faulty = ending.faulty || disk.faulted.length > 0;
     const asyncMs = this.#plan.syncIntervalMs + SYNC_MS_MAX;
     const passesOver = power || faulty || ending.lives > 1;
-    this.#model.recovered(found.logs, found.sources, { kind, passesOver, nowMs, asyncMs, faulty });
+    const openedMs = this.clock.elapsedMs();
+    this.#model.recovered(found.logs, found.sources, { kind, passesOver, nowMs, openedMs, asyncMs, faulty });
     this.#ending = undefined;
     this.#check();
   }
