@@ -123,7 +123,7 @@ export const checkpointMutants: readonly Mutant[] = [
     search: "    if (this.#leftOut) await engine.syncFiles();\n    else",
     replacement: "   ",
     breaks: "a task is given up only when it is durably done",
-    killer: simulator,
+    killer: directed("what a purge removed"),
   },
   {
     name: "the name of the log file that follows is not awaited",

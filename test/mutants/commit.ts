@@ -130,7 +130,7 @@ export const commitMutants: readonly Mutant[] = [
     search: "      const noted = Promise.resolve().then(() => this.syncFiles());",
     replacement: "      const noted = Promise.resolve();",
     breaks: "an offset that was given out is never given out again",
-    killer: simulator,
+    killer: directed("told early"),
   },
   {
     name: "the log is not marked for early acks",
