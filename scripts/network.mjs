@@ -1,15 +1,18 @@
 /**
- * npm run network [-- --seed N] [--rounds N] [--jobs N] [--keep] [WAY...]
+ * npm run network [-- --seed N] [--rounds N] [--jobs N] [--at-most SECONDS] [--keep] [WAY...]
  *
- * Clients in processes of their own, of which any is killed or made to stand still at
+ * Clients in processes of their own, on one directory or behind a daemon, of which any is killed or made to stand still at
  * random moments (test/network). What each was told is judged after every round: docs/testing.md says for what. A failure
  * names the command that repeats its plan, and the folder with the history, for `npm run judge`.
  *
  *   embedded     one process, which has the directory open itself
+ *   tcp, unix    a daemon and three processes that have dialled it
+ *   shared       three processes that share a directory
  *
  *   --seed N     of the first round; each has the next one (default: chosen by the clock)
  *   --rounds N   of each way (default: 200)
  *   --jobs N     rounds at once (default: 2)
+ *   --at-most SECONDS   begins no round later; each way has its share of that
  *   --keep       keeps all histories, and not only those with something wrong
  *   --dist DIR   uses a build that is there already
  */

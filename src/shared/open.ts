@@ -19,6 +19,8 @@ import { Owner } from "./owner.js";
 
 /** An owner that opens a directory after a crash replays its log before it serves others. */
 const WAIT_MS = 60_000;
+/** One that has not said who it is may be about to. */
+const UNKNOWN_MS = 5000;
 const RETRY_MS_MIN = 5;
 const RETRY_MS_MAX = 200;
 /** An owner that says that it is opening the directory is believed for so long, then its lock is tried. */
@@ -48,7 +50,8 @@ export async function open(directory: string, options?: OpenOptions): Promise<Me
         if (!isVarveError(error) || error.code !== "ERR_DISCONNECTED") throw error;
       }
     }
-    if (search.locked !== undefined && performance.now() - startedMs > WAIT_MS) throw search.locked;
+    const { locked } = search;
+    if (locked !== undefined && performance.now() - startedMs > (isKnown(locked) ? WAIT_MS : UNKNOWN_MS)) throw locked;
     await search.rest();
   }
 }
@@ -84,7 +87,7 @@ class Search {
     try {
       return await Owner.take(this.#path, this.#options);
     } catch (error) {
-      if (!isVarveError(error) || error.code !== "ERR_DIR_LOCKED" || error.details.shared !== true) throw error;
+      if (!isVarveError(error, "ERR_DIR_LOCKED") || (isKnown(error) && error.details.shared !== true)) throw error;
       this.locked = error;
       return error.details.target === undefined ? undefined : this.#targetOf(error.details);
     }
@@ -107,6 +110,11 @@ class Search {
     }
     return parseTarget(target);
   }
+}
+
+/** Whether the owner has written down who it is, which comes a moment after it has taken the lock. */
+function isKnown({ details }: VarveError): boolean {
+  return details.pid !== undefined;
 }
 
 /** A client of the owner, which becomes the owner itself when there is none. */

@@ -225,3 +225,14 @@ test("an unreadable owner's name does not hide that the directory is locked", as
   lock.release();
   await assert.rejects(lockDirectory(path.join(base, "nowhere")), { code: "ENOENT" });
 });
+
+test("whoever finds the lock held by somebody who is giving it up takes it", { skip: windows }, async () => {
+  const directory = freshDirectory("given-up");
+  const before = await lockDirectory(directory);
+  // As a release leaves it, before the lock itself is gone.
+  fs.writeFileSync(path.join(directory, OWNER_FILE), " ".repeat(512));
+  const next = lockDirectory(directory);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  before.release();
+  (await next).release();
+});

@@ -59,8 +59,7 @@ export interface Owner extends OwnerTerms {
  */
 export async function lockDirectory(directory: string, terms: OwnerTerms = {}): Promise<DirectoryLock> {
   const root = fs.realpathSync(directory);
-  const fd = await takeLock(path.join(root, LOCK_FILE));
-  if (fd === undefined) throw heldBy(await readOwner(root), root);
+  const fd = await takeOrTell(root);
   const owner: Owner = { pid: process.pid, host: os.hostname(), since: new Date().toISOString(), ...terms };
   writeOwner(root, fd, owner);
   let held = true;
@@ -81,6 +80,23 @@ export async function lockDirectory(directory: string, terms: OwnerTerms = {}): 
 export function saidOwner(directory: string): Owner | undefined {
   const owner = parseOwner(directory);
   return owner !== undefined && mayBeAlive(owner) ? owner : undefined;
+}
+
+/**
+ * The locked descriptor. For a moment after the lock was taken, and after it was given up, the owner's file is blank or names a
+ * dead predecessor: whoever then says nothing true is looked for again, for a while, and the lock is tried again.
+ */
+async function takeOrTell(root: string): Promise<number> {
+  const file = path.join(root, LOCK_FILE);
+  for (let waitedMs = 0; ; waitedMs += OWNER_RETRY_MS) {
+    if (waitedMs % LOCK_RETRY_MS === 0) {
+      const fd = await takeLock(file);
+      if (fd !== undefined) return fd;
+    }
+    const owner = saidOwner(root);
+    if (owner !== undefined || waitedMs >= OWNER_WAIT_MS) throw heldBy(owner, root);
+    await sleep(OWNER_RETRY_MS);
+  }
 }
 
 /** The locked descriptor, or undefined if someone else has the lock. */
@@ -193,19 +209,8 @@ function writeOwner(root: string, fd: number, owner: Owner | undefined): void {
 
 const OWNER_WAIT_MS = 500;
 const OWNER_RETRY_MS = 10;
-
-/**
- * Who holds the lock. For a moment after it was taken, the file is still blank or names a dead predecessor, so a name
- * that cannot be true is read again, for a while.
- */
-async function readOwner(root: string): Promise<Owner | undefined> {
-  for (let waitedMs = 0; ; waitedMs += OWNER_RETRY_MS) {
-    const owner = parseOwner(root);
-    if (owner !== undefined && mayBeAlive(owner)) return owner;
-    if (waitedMs >= OWNER_WAIT_MS) return undefined;
-    await sleep(OWNER_RETRY_MS);
-  }
-}
+/** Some systems start a process for it. */
+const LOCK_RETRY_MS = 50;
 
 function parseOwner(root: string): Owner | undefined {
   try {

@@ -116,7 +116,7 @@ function judgeDeliveries(queue: TaskFacts, life: Life, unseen: readonly number[]
     if (attempt > maxAttempts) report("attempt-over", at, `${which}, of ${maxAttempts} at most`);
     if (invoke > deadAt && !redriven) report("dead-both", at, `${which}, after it was dead`);
     if (at < due) report("early", at, `${which}, ${(due - at).toFixed(1)} ms before its time`);
-    if (afterAck && acked !== undefined && at >= acked.call.invoke) {
+    if (afterAck && acked !== undefined && at >= acked.call.invoke && !isOpen(life, acked.delivered, delivered)) {
       report("acked-redelivered", at, `${which}, acked by ${acked.call.client}`);
     } else {
       if (previous !== undefined && !isOpen(life, previous, delivered)) judgePair(name, previous, delivered, report);

@@ -201,6 +201,8 @@ export const worker: Role = async ({ recorder, random, queues, signal }) => {
   const settles = new Map<string, number>();
   /** Of those whose lease was lost before they had anything to say. */
   const lost = new Set<string>();
+  /** Of those whose outcome could not be recorded at once: what became of that is not known, and it is tried again. */
+  const doubtful = new Set<string>();
   const asked = { op: "dequeue", queue: queue.name, max: 1, leaseMs: 0 } as const;
   const began = nowMs();
   const unseen = recorder.begin(asked);
@@ -208,7 +210,7 @@ export const worker: Role = async ({ recorder, random, queues, signal }) => {
     if (task === undefined) return;
     const call = settles.get(task.token);
     if (call === undefined) lost.add(task.token);
-    else recorder.end(call, outcome, told);
+    else recorder.end(call, outcome === "refused" && doubtful.has(task.token) ? "unknown" : outcome, told);
   };
   const working = queue.work(
     async ({ id, payload, attempt, token }) => {
@@ -232,7 +234,9 @@ export const worker: Role = async ({ recorder, random, queues, signal }) => {
       else settled(task, "ok", { dead: false });
     })
     .on("dead", (task) => settled(task, "ok", { dead: true }))
-    .on("error", (error, task) => settled(task, "unknown", { code: isVarveError(error) ? error.code : error.message }));
+    .on("error", (_error, task) => {
+      if (task !== undefined) doubtful.add(task.token);
+    });
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
   await working.close();
   recorder.end(unseen, "unknown");

@@ -1,6 +1,7 @@
 /**
  * Rounds, one after another. Arguments: `--seed N` (of the first round; each has the next), `--rounds N`, `--jobs N`,
- * `--keep`, and the ways by which clients come to the queues (all of them by default). Exit code 1, and the histories kept, when something was wrong.
+ * `--at-most SECONDS` (no round begins later, and each way has its share of that), `--keep`, and the ways by which clients come to
+ * the queues (all of them by default). Exit code 1, and the histories kept, when something was wrong.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -16,19 +17,21 @@ const { values, positionals } = parseArgs({
     seed: { type: "string" },
     rounds: { type: "string", default: "200" },
     jobs: { type: "string", default: "2" },
+    "at-most": { type: "string", default: "Infinity" },
     keep: { type: "boolean", default: false },
   },
 });
 const first = values.seed === undefined ? Date.now() % 2 ** 32 : Number(values.seed);
 const rounds = Number(values.rounds);
 const jobs = Number(values.jobs);
+const atMostMs = Number(values["at-most"]) * 1000;
 const chosen = (positionals.length > 0 ? positionals : WAYS).filter(isWay);
 if (
   chosen.length < positionals.length ||
   ![first, rounds, jobs].every(Number.isSafeInteger) ||
-  !(rounds > 0 && jobs > 0)
+  !(rounds > 0 && jobs > 0 && atMostMs > 0)
 ) {
-  console.error(`usage: [--seed N] [--rounds N] [--jobs N] [--keep] [${WAYS.join(" | ")}] ...`);
+  console.error(`usage: [--seed N] [--rounds N] [--jobs N] [--at-most SECONDS] [--keep] [${WAYS.join(" | ")}] ...`);
   process.exit(2);
 }
 
@@ -37,12 +40,15 @@ type Total = Record<"rounds" | "calls" | "unknown" | "faults" | "violations" | "
 const SHOWN_MAX = 10;
 const FAILURES_MAX = 10;
 
-for (const way of chosen) {
+for (const [index, way] of chosen.entries()) {
   const startedMs = performance.now();
   const total: Total = { calls: 0, unknown: 0, faults: 0, rounds: 0, violations: 0, failures: 0 };
+  const endMs = startedMs + (atMostMs - startedMs) / (chosen.length - index);
   let next = 0;
   const job = async (): Promise<void> => {
-    while (next < rounds && total.failures < FAILURES_MAX) await play(way, (first + next++) % 2 ** 32, total);
+    while (next < rounds && total.failures < FAILURES_MAX && performance.now() < endMs) {
+      await play(way, (first + next++) % 2 ** 32, total);
+    }
   };
   await awake(() => Promise.all(Array.from({ length: jobs }, job)));
   const seconds = ((performance.now() - startedMs) / 1000).toFixed(0);
@@ -50,6 +56,8 @@ for (const way of chosen) {
     `${way}: ${total.rounds} rounds, ${total.faults} kills, pauses and starts, ${total.calls} calls, ${total.unknown} of ` +
       `unknown outcome; ${total.violations} violations; ${seconds} s, from seed ${first} on`,
   );
+  if (next < rounds && total.failures < FAILURES_MAX)
+    console.log(`the time was up; left out, rounds: ${rounds - next}`);
 }
 process.exit();
 

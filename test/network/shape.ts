@@ -1,6 +1,6 @@
 /** What all processes of a round agree upon. */
 
-import { type Durability, type MessageQueue, type OpenOptions, open, type TaskOptions } from "../../src/index.js";
+import { type Durability, dial, type MessageQueue, type OpenOptions, open, type TaskOptions } from "../../src/index.js";
 import type { Declared } from "../history/history.js";
 
 export const LOG = "events";
@@ -30,11 +30,18 @@ export const DECLARED: readonly Declared[] = QUEUES.map((declare) => ({
   maxAttempts: MAX_ATTEMPTS,
 }));
 
-/** Where the clients of a round find the queues: in a directory, which the process itself opens. */
-export type Place = { readonly directory: string; readonly durability: Durability };
+/**
+ * Where the clients of a round find the queues: behind a daemon, or in a directory, which one process has open, or several
+ * share.
+ */
+export type Place =
+  | { readonly directory: string; readonly durability: Durability; readonly shared: boolean }
+  | { readonly target: string };
 
 export function reach(place: Place): Promise<MessageQueue> {
-  return open(place.directory, { ...OPEN_OPTIONS, durability: place.durability });
+  if ("target" in place) return dial(place.target);
+  const { directory, durability, shared } = place;
+  return open(directory, { ...OPEN_OPTIONS, durability, shared });
 }
 
 /** Everything of a queue under the names that the workload uses. */
