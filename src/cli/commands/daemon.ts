@@ -67,7 +67,7 @@ export function registerDaemon(program: Command, version: string): void {
     .option("--max-connections <n>", "connections at once", wholeNumber(1), 10_000)
     .option("--max-request-memory <size>", "bytes of unfinished requests, all connections together", "256MiB")
     .option("--stall-timeout <seconds>", "end a connection that stands still in mid-request", wholeNumber(1), 120)
-    .option("--cache <size>", "memory for recent and read-ahead data (16MiB)")
+    .option("--cache <size>", "memory for recent and read-ahead data", "8MiB")
     .addOption(
       new Option("--log-level <level>", "what to log, as JSON lines on stderr").choices(LOG_LEVELS).default("info"),
     )
