@@ -29,7 +29,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   bench: ["api", "index"],
   kestrel: ["api"],
   auth: ["api"],
-  daemon: ["api", "wire", "index", "auth", "native", "kestrel"],
+  daemon: ["api", "wire", "shared", "auth", "native", "kestrel"],
   cli: ["api", "wire", "index", "auth", "bench", "daemon", "kestrel"],
 };
 

@@ -6,9 +6,9 @@ import type { Logger, MessageQueue, OpenOptions } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { Access } from "../auth/access.js";
 import type { Users } from "../auth/users.js";
-import { open } from "../index.js";
 import { KestrelServer } from "../kestrel/server.js";
 import { NATIVE_DEFAULTS, NativeServer } from "../native/server.js";
+import { openSole } from "../shared/owner.js";
 import { formatTarget, type Target } from "../wire/target.js";
 import { type Address, formatAddress } from "./address.js";
 import { type DaemonConfig, settingsFor } from "./config.js";
@@ -87,7 +87,7 @@ export class Daemon {
     const tls = options.tls && loadTls(options.tls);
     checkListeners(options, users);
     const access = users && new Access(users);
-    const queue = await open(options.dataDir, { ...options.open, logger });
+    const queue = await openSole(options.dataDir, { ...options.open, logger });
     let native: Native | undefined;
     try {
       await applySettings(queue, config);

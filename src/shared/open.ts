@@ -5,6 +5,8 @@
  *   opening --lock taken--> owner --close(), or the process ends--> gone
  *   opening --lock held by an owner that shares--> client --owner gone, lock taken--> client of the owner in this process
  *                                                  client --owner gone, lock held--> client of the next owner
+ *
+ * A sole owner, such as a daemon, is waited for instead: a command that is looking on must not keep it from starting again.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
@@ -64,6 +66,10 @@ class Search {
   #tried: string | undefined;
   #believedMs = 0;
   #pauseMs = RETRY_MS_MIN;
+  /** Of the owner that was found last. */
+  #isSole = false;
+  /** It has been used through its owner. */
+  isClient = false;
   locked: VarveError | undefined;
 
   constructor(path: string, options: OpenOptions) {
@@ -75,7 +81,8 @@ class Search {
   async step(): Promise<Owner | Target | undefined> {
     // Taking the lock starts a process on some systems, so it is asked first who has it.
     const said = saidOwner(this.#path);
-    if (said?.shared === true && said.since !== this.#tried) {
+    if (said !== undefined) this.#isSole = said.sole === true;
+    if (said?.shared === true && (said.since !== this.#tried || (this.#isSole && this.isClient))) {
       if (said.target !== undefined) {
         this.#tried = said.since;
         return this.#targetOf(said);
@@ -84,6 +91,7 @@ class Search {
       if (performance.now() - this.#believedMs < BELIEVE_MS) return undefined;
     }
     this.#believedMs = 0;
+    if (this.#isSole && this.isClient) return undefined;
     try {
       return await Owner.take(this.#path, this.#options);
     } catch (error) {
@@ -141,5 +149,7 @@ async function dialOwner(search: Search, first: Target, options: OpenOptions): P
       await owner?.queue.close();
     },
   };
-  return await dialThrough(route, options.logger === undefined ? {} : { logger: options.logger });
+  const queue = await dialThrough(route, options.logger === undefined ? {} : { logger: options.logger });
+  search.isClient = true;
+  return queue;
 }

@@ -27,8 +27,8 @@ export const LOCK_FILE = "LOCK";
 export const OWNER_FILE = windows ? "LOCK.owner" : LOCK_FILE;
 
 export interface DirectoryLock {
-  /** Tells others, in the owner's particulars, where they can reach it. */
-  announce(target: string): void;
+  /** Tells others, in the owner's particulars, where they can reach it; undefined: nowhere, it does not share after all. */
+  announce(target: string | undefined): void;
   /** Gives the directory up. Further calls do nothing. */
   release(): void;
 }
@@ -37,6 +37,8 @@ export interface DirectoryLock {
 export interface OwnerTerms {
   /** It lets others use the directory through it. */
   readonly shared?: boolean | undefined;
+  /** Others that use it never take over: they wait for it, or one like it, to come back. */
+  readonly sole?: boolean | undefined;
   /** What holds for their commits, too. */
   readonly durability?: string | undefined;
 }
@@ -65,7 +67,7 @@ export async function lockDirectory(directory: string, terms: OwnerTerms = {}): 
   let held = true;
   return {
     announce(target) {
-      if (held) writeOwner(root, fd, { ...owner, target });
+      if (held) writeOwner(root, fd, target === undefined ? { ...owner, shared: false } : { ...owner, target });
     },
     release() {
       if (!held) return;
@@ -216,10 +218,11 @@ function parseOwner(root: string): Owner | undefined {
   try {
     const owner = JSON.parse(fs.readFileSync(path.join(root, OWNER_FILE), "utf8")) as Partial<Owner> | null;
     if (Number.isSafeInteger(owner?.pid) && typeof owner?.host === "string" && typeof owner.since === "string") {
-      const { pid, host, since, shared, durability, target } = owner as Owner;
+      const { pid, host, since, shared, sole, durability, target } = owner as Owner;
       return {
         ...{ pid, host, since },
         ...(shared === true && { shared }),
+        ...(sole === true && { sole }),
         ...(typeof durability === "string" && { durability }),
         ...(typeof target === "string" && { target }),
       };

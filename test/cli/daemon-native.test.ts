@@ -9,7 +9,7 @@ import { dial } from "../../src/index.js";
 import { makeCertificate } from "../support/certificates.js";
 import { withDirectory } from "../support/directories.js";
 import { rejectsWith } from "../support/expect.js";
-import { jsonLines, type Running, startVarve } from "./program.js";
+import { jsonLines, type Running, startVarve, varve } from "./program.js";
 
 const WINDOWS = process.platform === "win32";
 
@@ -106,4 +106,49 @@ test("with TLS and a users file, a token opens what its rules say", { skip: WIND
     }
     assert.equal((await running.ended).code, 0);
   }),
+);
+
+test(
+  "commands with its directory go through a daemon, and wait for it rather than take its place",
+  { skip: WINDOWS },
+  () =>
+    withDirectory(async (directory) => {
+      const data = join(directory, "data");
+      const start = () =>
+        startVarve([
+          "daemon",
+          "-d",
+          data,
+          "--durability",
+          "async",
+          "--json",
+          "--target",
+          `unix://${join(directory, "s")}`,
+        ]);
+      const append = async (text: string) =>
+        assert.equal((await varve(["append", "events", text, "-d", data])).code, 0);
+      const first = start();
+      await targetsOf(first);
+      await append("one");
+      const tail = startVarve(["tail", "events", "--from", "start", "-d", data]);
+      await tail.printed(/one/);
+      for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+        const running = signal === "SIGTERM" ? first : start();
+        if (running !== first) await targetsOf(running);
+        await append(signal);
+        await tail.printed(new RegExp(signal));
+        running.child.kill(signal);
+        const { code } = await running.ended;
+        assert.equal(code, signal === "SIGTERM" ? 0 : null);
+      }
+      const last = start();
+      await targetsOf(last);
+      await append("last");
+      await tail.printed(/last/);
+      assert.equal((await start().ended).code, 4, "one daemon has the directory");
+      tail.child.kill("SIGTERM");
+      last.child.kill("SIGTERM");
+      assert.equal((await last.ended).code, 0);
+      await append("without it");
+    }),
 );
