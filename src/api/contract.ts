@@ -510,6 +510,11 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
    * 100,000 of a queue and 256 MiB, the newest. @defaultValue "1h"
    */
   readonly resultTtl?: Duration | undefined;
+  /**
+   * Dead letters that are kept, at most, the newest: above that the oldest are dropped, soon after, and counted in
+   * `stats().deadDropped`. At least 1. @defaultValue Infinity: kept until redriven or purged
+   */
+  readonly maxDeadLetters?: number | undefined;
   /** Tasks leased at once, at most; deliveries with `autoAck` lease nothing. @defaultValue Infinity */
   readonly concurrency?: number | undefined;
   /** Tasks of one `orderKey` that are under way at once. 1 keeps their order strictly. 1 to 1,000,000. @defaultValue 1 */
@@ -550,6 +555,7 @@ export interface StoredTaskSettings {
   readonly dedupe: { readonly window: number; readonly maxKeys: number };
   readonly limits: StoredLogSettings["limits"];
   readonly resultTtl: number;
+  readonly maxDeadLetters: number;
   readonly concurrency: number;
   readonly concurrencyPerKey: number;
   readonly lookAhead: number;
@@ -1012,6 +1018,8 @@ export interface TaskStats {
   readonly discarded: number;
   /** Tasks that became dead letters. */
   readonly died: number;
+  /** Dead letters that were dropped as there were more than `maxDeadLetters`. */
+  readonly deadDropped: number;
   /** Consumers waiting in `dequeue`. */
   readonly waiters: number;
   /** Bytes of records on disk and in memory, about. */
@@ -1116,7 +1124,7 @@ export interface TaskCursorStats {
   readonly open: number;
 }
 
-/** Kept until redriven or purged; never dropped silently. */
+/** Kept until redriven or purged; what a queue's `maxDeadLetters` drops is counted, never dropped silently. */
 export interface DeadLetters<O = Buffer> {
   /** Oldest first, 1000 unless `limit` (at most 100,000) says otherwise. Page on with `after: last.offset`. */
   read(options?: { readonly after?: number; readonly limit?: number }): Promise<DeadLetter<O>[]>;

@@ -96,6 +96,7 @@ test("defaults", () => {
     dedupe: { windowMs: 600_000, maxKeys: 100_000 },
     limits: { maxCount: 0, maxBytes: 0, maxMessageBytes: 0, whenFull: "refuse" },
     resultTtlMs: 3_600_000,
+    maxDeadLetters: 0,
     concurrency: 0,
     concurrencyPerKey: 1,
     lookAhead: 1000,
@@ -113,6 +114,7 @@ test("how tasks are handed out: limits, rates and keys that make no sense are re
   }
   throws(() => resolveTaskSettings({ concurrencyPerKey: Number.POSITIVE_INFINITY }), { message: /concurrencyPerKey/ });
   throws(() => resolveTaskSettings({ lookAhead: 0 }), { message: /lookAhead/ });
+  throws(() => resolveTaskSettings({ maxDeadLetters: 0 }), { code: "ERR_OPTION", message: /maxDeadLetters/ });
   throws(() => resolveTaskSettings({ ageing: 0 }), { message: /ageing/ });
   throws(() => resolveTaskSettings({ rate: {} }), { message: /limit/ });
   throws(() => resolveTaskSettings({ rate: { limit: 0 } }), { message: /limit/ });

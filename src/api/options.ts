@@ -416,6 +416,8 @@ export interface TaskConfig extends ConsumerConfig {
   readonly limits: LimitsConfig;
   /** 0: results are not kept. */
   readonly resultTtlMs: number;
+  /** 0: any number. */
+  readonly maxDeadLetters: number;
   /** Leased at once; 0: any number. */
   readonly concurrency: number;
   readonly concurrencyPerKey: number;
@@ -464,6 +466,7 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   dedupe: Object.freeze({ windowMs: 600 * SECOND_MS, maxKeys: 100_000 }),
   limits: DEFAULT_LOG_CONFIG.limits,
   resultTtlMs: 3600 * SECOND_MS,
+  maxDeadLetters: 0,
   concurrency: 0,
   concurrencyPerKey: 1,
   lookAhead: 1000,
@@ -488,6 +491,7 @@ export interface ResolvedTaskSettings {
   readonly dedupe: Given<DedupeConfig> | undefined;
   readonly limits: Given<LimitsConfig> | undefined;
   readonly resultTtlMs: number | undefined;
+  readonly maxDeadLetters: number | undefined;
   readonly concurrency: number | undefined;
   readonly concurrencyPerKey: number | undefined;
   readonly lookAhead: number | undefined;
@@ -521,6 +525,7 @@ const TASK: Table<ResolvedTaskSettings> = {
   }),
   limits: nested<Given<LimitsConfig>>("limits", "limits", LIMITS),
   resultTtlMs: optional(duration("resultTtl", 0, DELAY_MS_MAX)),
+  maxDeadLetters: optional(limitless(integer("maxDeadLetters", 1, Number.MAX_SAFE_INTEGER))),
   concurrency: optional(limitless(integer("concurrency", 1, Number.MAX_SAFE_INTEGER))),
   concurrencyPerKey: optional(integer("concurrencyPerKey", 1, 1_000_000)),
   lookAhead: optional(integer("lookAhead", 1, 100_000)),
@@ -570,6 +575,7 @@ export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedT
     }),
     limits: merged(base.limits, given.limits),
     resultTtlMs: given.resultTtlMs ?? base.resultTtlMs,
+    maxDeadLetters: given.maxDeadLetters ?? base.maxDeadLetters,
     concurrency: given.concurrency ?? base.concurrency,
     concurrencyPerKey: given.concurrencyPerKey ?? base.concurrencyPerKey,
     lookAhead: given.lookAhead ?? base.lookAhead,
@@ -598,6 +604,7 @@ export function describeTaskConfig(config: TaskConfig): StoredTaskSettings {
       whenFull: limits.whenFull,
     },
     resultTtl: resultTtlMs,
+    maxDeadLetters: limit(config.maxDeadLetters),
     concurrency: limit(config.concurrency),
     concurrencyPerKey: config.concurrencyPerKey,
     lookAhead: config.lookAhead,

@@ -158,7 +158,16 @@ export class Consumer {
   readonly dead: DeadState;
   readonly delivery: Delivery;
   /** Since the directory was opened. */
-  readonly counts = { delivered: 0, acked: 0, nacked: 0, released: 0, discarded: 0, died: 0, redriven: 0 };
+  readonly counts = {
+    delivered: 0,
+    acked: 0,
+    nacked: 0,
+    released: 0,
+    discarded: 0,
+    died: 0,
+    deadDropped: 0,
+    redriven: 0,
+  };
   /** The most urgent first. */
   readonly lanes: Lane[] = [];
   #engine!: Engine;

@@ -91,29 +91,62 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     return await this.#exclusively(async () => {
       const { ids, diedBy, limit } = selected;
       if (ids === undefined && diedBy === undefined && limit === undefined) return await this.#purgeAll();
-      const { flows } = this.#consumer.host;
       const until = this.#consumer.dead.stream?.next ?? 0;
       let purged = 0;
       for (let from = 0; ; ) {
-        const offsets: number[] = [];
-        const gone: string[] = [];
-        await this.#select(selected, purged, from, until, (record) => {
-          offsets.push(record.offset);
-          gone.push(idOf(record));
-          return offsets.length < CHUNK_LETTERS;
-        });
-        const last = offsets[offsets.length - 1];
-        if (last === undefined) return purged;
-        await this.#remove(
-          offsets,
-          { bytes: 0, records: 0, meta: flows?.lettersBytesMax(gone.length) ?? 0 },
-          () => flows?.stageLettersGone(gone),
-          () => flows?.lettersGone(gone),
-        );
-        purged += offsets.length;
-        from = last + 1;
+        const chunk = await this.#purgeChunk(selected, purged, from, until);
+        if (chunk === undefined) return purged;
+        purged += chunk.count;
+        from = chunk.next;
       }
     });
+  }
+
+  /**
+   * Deletes the oldest letters at or above an offset, as many as there are in all above `max`, or a commit's worth of them.
+   * Returns how many; 0 when there is nothing to do.
+   */
+  dropAbove(max: number, from: number): Promise<number> {
+    return this.#exclusively(async () => {
+      const { counts, dead } = this.#consumer;
+      const limit = Math.min(dead.count - max, CHUNK_LETTERS);
+      if (limit <= 0) return 0;
+      const oldest: Selected = { ids: undefined, diedBy: undefined, limit };
+      const chunk = await this.#purgeChunk(oldest, 0, from, Number.POSITIVE_INFINITY, (count) => {
+        counts.deadDropped += count;
+      });
+      return chunk?.count ?? 0;
+    });
+  }
+
+  /** Deletes the first of the selected letters, in one commit. Undefined when there is none. */
+  async #purgeChunk(
+    selected: Selected,
+    done: number,
+    from: number,
+    until: number,
+    applied?: (count: number) => void,
+  ): Promise<{ readonly count: number; readonly next: number } | undefined> {
+    const { flows } = this.#consumer.host;
+    const offsets: number[] = [];
+    const gone: string[] = [];
+    await this.#select(selected, done, from, until, (record) => {
+      offsets.push(record.offset);
+      gone.push(idOf(record));
+      return offsets.length < CHUNK_LETTERS;
+    });
+    const last = offsets[offsets.length - 1];
+    if (last === undefined) return undefined;
+    await this.#remove(
+      offsets,
+      { bytes: 0, records: 0, meta: flows?.lettersBytesMax(gone.length) ?? 0 },
+      () => flows?.stageLettersGone(gone),
+      () => {
+        flows?.lettersGone(gone);
+        applied?.(offsets.length);
+      },
+    );
+    return { count: offsets.length, next: last + 1 };
   }
 
   #resolve(selection: DeadSelection | undefined): Selected {

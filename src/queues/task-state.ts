@@ -23,6 +23,7 @@ import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js"
 import type { Stream } from "../storage/stream.js";
 import type { Change } from "./commit.js";
 import { Consumer, type ConsumerHost, isConsumerOp, type Redriving, type Successor } from "./consumer.js";
+import { DeadLimit } from "./dead-limit.js";
 import { DedupeTable } from "./dedupe.js";
 import { Flows, isFlowOp } from "./flows.js";
 import { Lane } from "./lane.js";
@@ -80,6 +81,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   readonly flows = new Flows(this);
   config: TaskConfig;
   readonly room = new TaskRoom(this);
+  readonly #deadLimit = new DeadLimit(this);
   readonly #admit = () => this.room.admit();
   /** Why nothing can be had from the queue any more. */
   ended: Error | undefined;
@@ -141,6 +143,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.cursors.attach(engine);
     this.outcomes.attach(engine);
     this.flows.attach(engine);
+    this.#deadLimit.attach(engine);
   }
 
   /** The ledger of the tasks of priority 0. */
@@ -382,6 +385,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.consumer.arm();
     this.consumer.delivery.wake();
     this.handedOut();
+    this.#deadLimit.check();
   }
 
   /** Another task queue of the directory, for use. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { withDirectory } from "../support/directories.js";
+import { eventually } from "../support/expect.js";
 import { type Ended, jsonLines, varve } from "./program.js";
 
 /** Runs commands on one directory, and parses their output as JSON lines. */
@@ -225,6 +226,19 @@ test("create sets the pace of a task queue", () =>
     const unlimited = ["--concurrency", "unlimited", "--rate", "unlimited", "--ageing", "unlimited"];
     assert.equal((await run("create", "-t", "task", "jobs", ...unlimited)).code, 0);
     assert.equal((await run("dequeue", "jobs")).values.length, 1);
+  }));
+
+test("create limits the dead letters of a task queue, and stats count those that were dropped", () =>
+  withQueue(async (run) => {
+    await run("create", "-t", "task", "jobs", "--max-attempts", "1", "--max-dead-letters", "1");
+    for (const text of ["first", "second"]) {
+      await run("enqueue", "jobs", text);
+      await run("nack", "jobs", (await run("dequeue", "jobs")).values[0].token);
+    }
+    await eventually("the older one is dropped", async () => (await run("dead", "jobs", "list")).values.length === 1);
+    assert.equal((await run("dead", "jobs", "list")).values[0].payload, "second");
+    assert.equal((await run("create", "-t", "task", "jobs", "--max-dead-letters", "unlimited")).code, 0);
+    assert.equal((await run("create", "-t", "task", "jobs", "--max-dead-letters", "0")).code, 2);
   }));
 
 test("create makes a queue once, and changes the settings of a task queue", () =>

@@ -249,4 +249,42 @@ export function deadLetterConformance(check: Check): void {
     assert.equal(await jobs.dead.redrive(), 1);
     assert.equal((await waiting)?.payload.toString(), "a");
   });
+
+  check("dead: above their limit the oldest go, and are counted", async (on) => {
+    const jobs = await on.mq.openTask("jobs", { maxDeadLetters: 3 });
+    assert.equal((await jobs.settings()).maxDeadLetters, 3);
+    const withinLimit = async (queue: TaskQueue, max: number): Promise<string[]> => {
+      await eventually(`there are ${max}`, async () => (await queue.stats()).dead <= max, on.pass);
+      return (await deadOf(queue)).map(({ raw }) => raw.toString());
+    };
+    await kill(jobs, ["1", "2", "3"]);
+    assert.deepEqual(await withinLimit(jobs, 3), ["1", "2", "3"]);
+    assert.equal((await jobs.stats()).deadDropped, 0);
+    await kill(jobs, ["4", "5", "6", "7", "8"]);
+    assert.deepEqual(await withinLimit(jobs, 3), ["6", "7", "8"]);
+    const { dead, died, deadDropped } = await jobs.stats();
+    assert.deepEqual({ dead, died, deadDropped }, { dead: 3, died: 8, deadDropped: 5 });
+    const again = await (await on.reopen()).openTask("jobs");
+    assert.deepEqual(await withinLimit(again, 3), ["6", "7", "8"]);
+    await again.configure({ maxDeadLetters: 1 });
+    assert.deepEqual(await withinLimit(again, 1), ["8"], "lowered, it holds for those that are there");
+    assert.equal((await again.stats()).deadDropped, 2);
+    assert.equal(await again.dead.redrive(), 1);
+    await again.configure({ maxDeadLetters: Number.POSITIVE_INFINITY, maxAttempts: 1 });
+    for (const task of await takeAll(again)) await again.nack(task);
+    await kill(again, ["9", "10"]);
+    assert.deepEqual(await withinLimit(again, 3), ["8", "9", "10"]);
+    assert.equal((await again.stats()).deadDropped, 2);
+  });
+
+  check("dead: a flow hears of a child whose letter was dropped", async (on) => {
+    const children = await on.mq.openTask("children", { maxAttempts: 1, maxDeadLetters: 1 });
+    const parents = await on.mq.openTask("parents");
+    await on.mq.flow({ queue: parents, input: "parent", children: [{ queue: children, input: "child" }] });
+    await children.nack((await children.dequeue()) as Task);
+    assert.equal((await parents.stats()).blocked, 1);
+    await kill(children, ["another"]);
+    await eventually("the parent is dead", async () => (await parents.stats()).dead === 1, on.pass);
+    assert.equal((await parents.stats()).blocked, 0);
+  });
 }

@@ -63,6 +63,7 @@ export function taskSettingsConformance(check: Check): void {
         whenFull: "refuse",
       },
       resultTtl: 3_600_000,
+      maxDeadLetters: Number.POSITIVE_INFINITY,
       concurrency: Number.POSITIVE_INFINITY,
       concurrencyPerKey: 1,
       lookAhead: 1000,

@@ -32,6 +32,7 @@ export function taskStatsConformance(check: Check): void {
         expired: 0,
         discarded: 0,
         died: 0,
+        deadDropped: 0,
       },
     );
   });

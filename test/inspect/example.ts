@@ -69,7 +69,7 @@ function hexdump(bytes: Buffer, start = 0, end = bytes.length): string {
 export function exampleBlocks({ log, segment, snapshot }: Example): Record<string, string> {
   return {
     log: hexdump(log, 0, 0x1138),
-    delivery: hexdump(log, 0x1388, 0x13d9),
+    delivery: hexdump(log, 0x13a0, 0x13f1),
     segment: hexdump(segment),
     snapshot: hexdump(snapshot),
   };

@@ -22,6 +22,7 @@ interface CreateOptions {
   readonly backoffMax?: string;
   readonly backoffFactor?: number;
   readonly backoffJitter?: number;
+  readonly maxDeadLetters?: number;
   readonly concurrency?: number;
   readonly concurrencyPerKey?: number;
   readonly lookAhead?: number;
@@ -55,6 +56,11 @@ export function registerCreate(program: Command): void {
     .option("--backoff-max <duration>", "task: longest wait after a failure (5m)", duration)
     .option("--backoff-factor <n>", "task: growth of the wait from failure to failure (2)", finiteNumber)
     .option("--backoff-jitter <n>", "task: random part of the wait, 0 to 1 (0.2)", finiteNumber)
+    .option(
+      "--max-dead-letters <n>",
+      'task: dead letters kept; above that the oldest are dropped, and counted; or "unlimited" (unlimited)',
+      attempts,
+    )
     .option("--concurrency <n>", 'task: leased at once, or "unlimited" (unlimited)', attempts)
     .option("--concurrency-per-key <n>", "task: tasks of one order key under way at once (1)", wholeNumber(1))
     .option(
@@ -130,6 +136,7 @@ function taskSettings(options: CreateOptions): TaskOptions {
     lease: options.lease,
     maxAttempts: options.maxAttempts,
     backoff: Object.keys(backoff).length > 0 ? backoff : undefined,
+    maxDeadLetters: options.maxDeadLetters,
     concurrency: options.concurrency,
     concurrencyPerKey: options.concurrencyPerKey,
     lookAhead: options.lookAhead,

@@ -93,7 +93,7 @@ function describe(run: Run, directory: Stats, queues: readonly QueueStats[]): st
       task.ready,
       task.scheduled,
       task.leased,
-      task.dead,
+      task.deadDropped === 0 ? task.dead : `${task.dead} (${count(task.deadDropped)} dropped)`,
       task.ready > 0 ? formatDuration(task.oldestReadyAge) : "-",
       task.nextDueIn === undefined ? "-" : formatDuration(task.nextDueIn),
       formatBytes(task.bytes),
