@@ -45,6 +45,31 @@ void test("case 27: the age of the oldest work counts from when it could be done
   });
 });
 
+void test("case 27: work of a low priority grows old behind a stream of urgent work, and that shows", async () => {
+  await withDirectory(async (directory) => {
+    const clock = new ManualClock();
+    let mq = await openAt(clock, directory);
+    let jobs = await mq.openTask("jobs");
+    const { id } = await jobs.enqueue("patient", { priority: 1 });
+    for (let minute = 1; minute <= 10; minute++) {
+      await jobs.enqueueBatch(["urgent", "urgent"], { priority: 8 });
+      await clock.pass(60_000);
+      for (const task of await jobs.dequeueBatch({ max: 2 })) {
+        assert.notEqual(task.id, id);
+        await jobs.ack(task);
+      }
+      assert.equal((await jobs.stats()).oldestReadyAge, minute * 60_000);
+    }
+    await mq.close();
+    mq = await openAt(clock, directory);
+    jobs = await mq.openTask("jobs");
+    assert.equal((await jobs.stats()).oldestReadyAge, 600_000);
+    assert.equal((await jobs.dequeue())?.id, id);
+    assert.equal((await jobs.stats()).oldestReadyAge, 0);
+    await mq.close();
+  });
+});
+
 void test("case 27: stats cost the same whatever the backlog, and read no payload", async () => {
   await withDirectory(async (directory) => {
     const clock = new ManualClock();

@@ -1,13 +1,15 @@
 /** The cases that name the wire: a directory behind a real listener, and clients that dial it. */
 
+import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dial, type MessageQueue, type OpenOptions, open } from "../../src/index.js";
 import { parseTarget } from "../../src/wire/target.js";
+import { jsonLines, type Running, startVarve } from "../cli/program.js";
 import { withDirectory } from "../support/directories.js";
 import { freeTarget, type Listening, listen } from "../support/listening.js";
 
 /** A directory, opened here, that is used through connections. */
-class Served {
+export class Served {
   readonly #directory: string;
   readonly #options: OpenOptions;
   readonly #clients: MessageQueue[] = [];
@@ -73,4 +75,65 @@ export function everywhere(
       });
       await served.end();
     }));
+}
+
+/** Of tests that end processes of daemons. */
+export const WITH_SIGNALS = {
+  skip: process.platform === "win32" ? "a process cannot be asked to end in order" : false,
+} as const;
+
+/** A daemon in a process of its own, as it is run for real. */
+export class DaemonProcess {
+  readonly #directory: string;
+  readonly #more: readonly string[];
+  #running: Running;
+  /** Where it listens, over restarts too. */
+  readonly target: string;
+  readonly kestrel: string | undefined;
+
+  private constructor(
+    directory: string,
+    more: readonly string[],
+    running: Running,
+    told: { readonly targets: readonly string[]; readonly kestrel?: string },
+  ) {
+    this.#directory = directory;
+    this.#more = more;
+    this.#running = running;
+    this.target = told.targets[0]!;
+    this.kestrel = told.kestrel;
+  }
+
+  static async start(directory: string, more: readonly string[] = []): Promise<DaemonProcess> {
+    const [running, told] = await run(directory, "tcp://127.0.0.1:0", more);
+    return new DaemonProcess(directory, more, running, told);
+  }
+
+  /** Stops it in its tracks, or lets it go on. */
+  signal(signal: NodeJS.Signals): void {
+    this.#running.child.kill(signal);
+  }
+
+  async kill(): Promise<void> {
+    this.signal("SIGKILL");
+    await this.#running.ended;
+  }
+
+  /** Ends it in order. */
+  async stop(): Promise<void> {
+    this.signal("SIGTERM");
+    const { code, stderr } = await this.#running.ended;
+    assert.equal(code, 0, stderr);
+  }
+
+  /** After it has ended: another one in its place. */
+  async start(): Promise<void> {
+    [this.#running] = await run(this.#directory, this.target, this.#more);
+  }
+}
+
+async function run(directory: string, target: string, more: readonly string[]) {
+  const running = startVarve(["daemon", "-d", directory, "--json", "--target", target, ...more]);
+  const [told] = jsonLines(await running.printed(/\n/));
+  return [running, told] as const;
 }
