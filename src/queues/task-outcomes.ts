@@ -85,16 +85,22 @@ export interface Inquiry {
 export async function statusOf(inquiry: Inquiry, id: string): Promise<TaskStatus> {
   const { engine, state, dead } = inquiry;
   if (typeof id !== "string") throw new VarveError("ERR_ARGUMENT", `a task's id is a string; got ${show(id)}`);
-  state.consumer.ripen();
-  const standing = await standingOf(inquiry, id);
-  if (standing !== undefined) return standing;
-  // Whatever it was that it ended with, it may not be visible yet.
-  if (engine.failure === undefined) await committed(engine);
-  const kept = state.outcomes.find(id);
-  if (kept !== undefined) return status("done", 0, undefined, await state.outcomes.read(kept));
-  const letter = state.consumer.dead.count > 0 ? await dead.find(id) : undefined;
-  if (letter !== undefined) return status("dead", letter.attempts);
-  return status(placeOfId(state, id) === undefined ? "unknown" : "done");
+  for (;;) {
+    state.consumer.ripen();
+    const named = placeOfId(state, id);
+    const standing = await standingOf(inquiry, id);
+    if (standing !== undefined) return standing;
+    // Whatever it was that it ended with, it may not be visible yet.
+    if (engine.failure === undefined) await committed(engine);
+    const kept = state.outcomes.find(id);
+    if (kept !== undefined) return status("done", 0, undefined, await state.outcomes.read(kept));
+    const letter = state.consumer.dead.count > 0 ? await dead.find(id) : undefined;
+    if (letter !== undefined) return status("dead", letter.attempts);
+    const now = placeOfId(state, id);
+    // If it stands elsewhere by now, it was redriven while it was looked for among the dead.
+    if (now?.lane === named?.lane && now?.offset === named?.offset)
+      return status(now === undefined ? "unknown" : "done");
+  }
 }
 
 /** The status of a task that is in the queue; undefined when it is not, or not any more. */

@@ -317,6 +317,23 @@ void test("a compaction leaves the last record of every key, wherever the power 
   assert.ok(trials > 20);
 });
 
+void test("a task that is redriven while somebody asks for it is not called done", async () => {
+  const states = new Set<string>();
+  for (let seed = 1; seed <= TRIALS; seed++) {
+    const machine = Simulated.boot(seed);
+    const mq = await machine.open();
+    const jobs = await machine.settle(mq.openTask("jobs"));
+    const { id } = await machine.settle(jobs.enqueue("x".repeat(1000)));
+    const task = await machine.settle(jobs.dequeue());
+    await machine.settle(jobs.nack(task!, { dead: true }));
+    const asked = jobs.status(id);
+    if (seed % 2 === 0) await machine.pass(seed / 10);
+    await machine.settle(jobs.dead.redrive());
+    states.add((await machine.settle(asked)).state);
+  }
+  assert.deepEqual([...states].sort(), ["dead", "ready"]);
+});
+
 void test("what a purge removed that is lost in a power cut is there, although a checkpoint came in between", async () => {
   const machine = Simulated.boot(11);
   const options = { ...TINY, durability: "async", syncInterval: "1m" } as const;
