@@ -261,6 +261,12 @@ export class StreamReader {
           if (at < 0) return "load";
           const { buffer } = this.#chunk!;
           if (batchIsIntact(buffer, at, header.bytes)) {
+            const missing = this.#missingBefore(run, header.baseOffset);
+            if (missing !== undefined && missing < limit) {
+              const { path } = run.segment;
+              this.#run = undefined;
+              throw damaged(path, this.#runPosition, missing, header.baseOffset, "a batch is not where it was written");
+            }
             if (header.baseOffset >= limit) return "end";
             this.#enterBatch(run.segment.path, this.#runPosition, header.baseOffset + header.span);
             this.#runPosition += batchFileBytes(header.bytes);
@@ -284,6 +290,18 @@ export class StreamReader {
     }
     this.#wanted = Math.max(this.#wanted, run.next);
     return this.#wanted >= limit ? "end" : this.#enter(limit);
+  }
+
+  /**
+   * The first wanted offset that should have a record before the batch that the run goes on with: where a write went astray,
+   * one intact batch can stand in the place of another. It can be told where nothing was ever left out of the run.
+   */
+  #missingBefore(run: Run, base: number): number | undefined {
+    if (base <= this.#runOffset) return undefined;
+    const stream = this.#stream;
+    const missing = stream.skipGaps(Math.max(this.#runOffset, this.#wanted));
+    if (missing >= base || run.count !== stream.recordsBetween(run.first, run.next)) return undefined;
+    return missing;
   }
 
   /**

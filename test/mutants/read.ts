@@ -8,8 +8,8 @@ export const readMutants: readonly Mutant[] = [
   {
     name: "the checksum of batches is not looked at when reading segments",
     file,
-    search: "          if (batchIsIntact(buffer, at, header.bytes)) {\n            if (header.baseOffset >= limit)",
-    replacement: "          if (true) {\n            if (header.baseOffset >= limit)",
+    search: "          if (batchIsIntact(buffer, at, header.bytes)) {\n            const missing",
+    replacement: "          if (true) {\n            const missing",
     breaks: "a payload is byte for byte what was sent",
     killer: flips(2),
   },
@@ -45,6 +45,14 @@ export const readMutants: readonly Mutant[] = [
     replacement: "  return header.baseOffset >= from && header.baseOffset + header.span <= to;",
     breaks: "nothing foreign is ever delivered",
     killer: tampered("the batch of another stream"),
+  },
+  {
+    name: "which batch of a run it is is not looked at",
+    file,
+    search: "if (missing !== undefined && missing < limit) {",
+    replacement: "if (missing !== undefined && missing < 0) {",
+    breaks: "no record is passed over",
+    killer: tampered("written over others"),
   },
   {
     name: "memory that was used again is read",

@@ -96,6 +96,32 @@ void test("a damaged batch costs its own records, and says so", async () => {
   assert.deepEqual(met, [0]);
 });
 
+void test("intact batches that were written over others are not taken for all that there is", async () => {
+  const machine = Simulated.boot(12);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  for (let number = 0; number < 4; number++) await machine.settle(log.append(`number ${number}`));
+  await machine.settle(mq.close());
+  const next = machine.kill();
+  const path = segmentWith(next.disk, "number 1");
+  const bytes = next.disk.peek(path);
+  const batchBytes = bytes.indexOf("number 1") - bytes.indexOf("number 0");
+  const rest = bytes.subarray(SEGMENT_HEADER_BYTES + batchBytes);
+  next.disk.openFile(path, "write").writeSync(rest, 0, rest.length, SEGMENT_HEADER_BYTES);
+  const again = await next.open();
+  const queue = await next.settle(again.openLog("events"));
+  const isDamage = (error: unknown) => isVarveError(error, "ERR_CORRUPT") && error.details.from === 0;
+  await assert.rejects(next.settle(queue.read(0)), isDamage);
+  const scan = async () => {
+    for await (const batch of queue.batches())
+      assert.fail(`nothing stands before the damage, and ${batch.length} came`);
+  };
+  await assert.rejects(next.settle(scan()), isDamage);
+  for (const number of [1, 2, 3]) {
+    assert.equal((await next.settle(queue.read(number)))?.payload.toString(), `number ${number}`);
+  }
+});
+
 void test("rot in a log file is noticed when it is read while the directory is open", async () => {
   const machine = Simulated.boot(9);
   const mq = await machine.open({ walFileBytes: "8MiB", cacheBytes: "4MiB" });
