@@ -324,13 +324,24 @@ export class TaskModel {
     for (const other of this.items) {
       if (other.priority <= item.priority || other.commit.answeredNumber > delivery.number) continue;
       if (!other.commit.acked || other.delayed || other.expiry !== undefined || this.dropsOldest) continue;
-      // It may wait for another one of its key.
-      if (other.orderKey !== undefined || this.mayPress(item, other)) continue;
-      const untouched = other.place !== undefined && !this.tasks.has(other.place);
+      if (other.place === undefined) continue;
+      // It may wait for another one of its key, or stand behind as many of those as are passed over.
+      if (other.orderKey !== undefined || this.isOutOfSight(other) || this.mayPress(item, other)) continue;
+      const untouched = !this.tasks.has(other.place);
       if (untouched && other.acks.length === 0 && other.purges.length === 0 && !this.pendingDeliveriesBut(delivery)) {
         this.violate(`${what}: delivered before message ${other.number} of priority ${other.priority}`);
       }
     }
+  }
+
+  /** Whether tasks that wait for others of their key may stand before a task, and too many to look behind them. */
+  private isOutOfSight({ priority, place }: Item): boolean {
+    if (this.pace.rules.lookAhead === undefined) return false;
+    const isBefore = (each: Item) => each.place === undefined || placeIn(each.place) < placeIn(place!);
+    return this.items.some((each) => {
+      const ended = each.acks.some(({ acked }) => acked) || !each.commit.possible;
+      return each.orderKey !== undefined && each.priority === priority && !ended && isBefore(each);
+    });
   }
 
   /** Whether a task may have waited so much longer than a more urgent one that it comes first. */
@@ -623,11 +634,14 @@ export class TaskModel {
     for (const item of this.items) {
       const gone = found.gone.has(item);
       if (found.unsure.has(item) && !gone) continue;
-      // It has been done, if somebody may have done it.
-      const done = this.tookSome || item.acks.some(({ possible, label }) => possible && !ENDS.has(label));
+      // It has been done if somebody may have done it, and may have been ended all the same by a call that was first.
+      const may = ({ possible, label }: Commit, ends: boolean) => possible && ENDS.has(label) === ends;
+      const done = this.tookSome || item.acks.some((ack) => may(ack, false));
+      const ended = item.acks.some((ack) => may(ack, true)) || item.purges.some(({ possible }) => possible);
       item.purges.length = 0;
       item.acks.length = 0;
-      if (gone) item.acks.push(durableCommit(done ? "ack" : "end"));
+      if (gone && done) item.acks.push(durableCommit("ack"));
+      if (gone && (ended || !done)) item.acks.push(durableCommit("end"));
     }
   }
 

@@ -189,7 +189,7 @@ export class Model {
 
   /** The process stood still, and could not make anything durable. */
   stalled(ms: number): void {
-    for (const commit of this.commits) if (commit.acked) commit.answeredMs += ms;
+    for (const commit of this.commits) if (commit.acked && !commit.durable) commit.answeredMs += ms;
   }
 
   // ---------------------------------------------------------------------------------------------------- what is seen
