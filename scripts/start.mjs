@@ -1,7 +1,7 @@
 /**
  * npm start [-- --exit] [--data-dir DIR]
  *
- * Installs and builds what is missing, runs the demonstration on a directory, and leaves a daemon serving it.
+ * Installs and builds what is missing, runs the demonstration on a directory, and leaves its daemon serving that.
  */
 
 import { join, resolve } from "node:path";

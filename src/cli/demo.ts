@@ -1,13 +1,15 @@
-/** The story that `npm start` tells: a log and a task queue at work in a real directory, in about a second. */
+/**
+ * The story that `npm start` tells, in a few seconds: a log and a task queue at work in a real directory, then a daemon that
+ * serves it to two kinds of clients.
+ */
 
 import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { styleText } from "node:util";
 import type { LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
-import { NO_CONFIG } from "../daemon/config.js";
-import { Daemon, type DaemonOptions } from "../daemon/daemon.js";
 import { json, open, text } from "../index.js";
 import { keepAlive } from "./alive.js";
+import { type Out, PORTS, type Ports, type Serving, serve, tellDialled, tellMemcache } from "./demo-daemon.js";
 import { plural } from "./format.js";
 import { DEFAULT_DATA_DIR } from "./options.js";
 
@@ -16,14 +18,12 @@ export interface DemoOptions {
   readonly directory?: string | undefined;
   /** End with the story, instead of serving the directory until SIGINT or SIGTERM. @defaultValue true */
   readonly exit?: boolean | undefined;
-  /** Where it is served; a free port if this one is taken. @defaultValue 22133 */
-  readonly port?: number | undefined;
+  /** Where it is served; free ports if these are taken. @defaultValue 22133 for memcache clients, 7420 for varve's own */
+  readonly ports?: Ports | undefined;
   /** Takes the story line by line. @defaultValue prints to standard output */
   readonly out?: ((line: string) => void) | undefined;
 }
 
-const KESTREL_PORT = 22133;
-const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 const LOG = "demo-events";
 const TASKS = "demo-jobs";
 
@@ -86,62 +86,38 @@ async function tell(options: DemoOptions): Promise<void> {
   await mq.close();
   out("   The directory is closed, and free for the next process.");
 
-  if (!exit) {
-    await serve(directory, options.port ?? KESTREL_PORT, out, heading);
-    return;
-  }
-  heading("Now you");
-  for (const line of commands(directory)) out(`   ${line}`);
-}
-
-/** Leaves a daemon on the directory, and says how to talk to it. */
-async function serve(directory: string, port: number, out: Out, heading: Out): Promise<void> {
-  const daemon = await startDaemon(directory, port);
-  const { host, port: bound } = daemon.kestrel!.address;
+  const serving = await serve(directory, options.ports ?? PORTS);
   try {
-    heading(
-      `6. A daemon serves it, on ${host}:${bound}, to any memcache client in any language, until you press Ctrl-C`,
-    );
-    out("   In another shell, store a task and take it (nc comes with most systems):");
-    out(`   printf 'set greetings 0 0 5\\r\\nhello\\r\\nquit\\r\\n' | nc ${host} ${bound}`);
-    out(`   printf 'get greetings\\r\\nquit\\r\\n' | nc ${host} ${bound}`);
-    out("   The whole protocol: docs/kestrel.md. A daemon of your own:");
-    out(`   ${commandLine()} daemon --data-dir ${shellWord(shown(directory))}`);
-    await new Promise<void>((resolve) => {
-      for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
-    });
+    heading("6. A daemon serves the same directory; any memcache client can use it, in any language");
+    await tellMemcache(serving, out);
+    heading("7. dial() in place of open(): the whole API over a connection");
+    await tellDialled(serving, LOG, out);
+    if (!exit) {
+      heading("Now you: the daemon goes on until you press Ctrl-C. In another shell");
+      for (const line of [...conversations(serving), ...commands(directory)]) out(`   ${line}`);
+      await new Promise<void>((resolve) => {
+        for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
+      });
+    }
   } finally {
-    await daemon.close();
+    await serving.close();
   }
   out("   Stopped in order: nothing is left to recover.");
+  if (!exit) return;
+  heading("Now you");
+  const daemon = `daemon --kestrel 127.0.0.1:${PORTS.kestrel} --target tcp://127.0.0.1:${PORTS.native}`;
+  for (const line of [...commands(directory), `${commandLine()} ${daemon}${where(directory)}`]) out(`   ${line}`);
 }
 
-async function startDaemon(directory: string, port: number): Promise<Daemon> {
-  const options: DaemonOptions = {
-    dataDir: directory,
-    open: {},
-    kestrel: { host: "127.0.0.1", port },
-    targets: [],
-    tls: undefined,
-    users: undefined,
-    insecure: false,
-    config: NO_CONFIG,
-    version: "demo",
-    maxMessageBytes: 1024 * 1024,
-    maxConnections: 1000,
-    maxRequestBytes: 64 * 1024 * 1024,
-    stallTimeoutMs: 120_000,
-    logger: SILENT,
-  };
-  try {
-    return await Daemon.start(options);
-  } catch (error) {
-    if ((error as { code?: unknown }).code !== "EADDRINUSE") throw error;
-    return await Daemon.start({ ...options, kestrel: { host: "127.0.0.1", port: 0 } });
-  }
+/** How to talk to the daemon while it runs. nc comes with most systems. */
+function conversations({ kestrel: { host, port }, target }: Serving): string[] {
+  return [
+    `printf 'set greetings 0 0 5\\r\\nhello\\r\\nquit\\r\\n' | nc ${host} ${port}`,
+    `printf 'get greetings\\r\\nquit\\r\\n' | nc ${host} ${port}`,
+    `${commandLine()} tail ${LOG} --from start --target ${target}`,
+    `${commandLine()} enqueue greetings "hello" --target ${target}`,
+  ];
 }
-
-type Out = (line: string) => void;
 
 async function tellAppend(log: LogQueue<string, string>, out: Out): Promise<void> {
   const offsets: number[] = [];
@@ -222,15 +198,19 @@ async function tellQueues(mq: MessageQueue, out: Out): Promise<void> {
 /** Commands that work as they stand, typed where the demo was started. */
 function commands(directory: string): string[] {
   const varve = commandLine();
-  const isDefault = resolve(directory) === resolve(SHELL_DIRECTORY, DEFAULT_DATA_DIR);
-  const where = isDefault ? "" : ` --data-dir ${shellWord(shown(directory))}`;
+  const at = where(directory);
   return [
-    `${varve} read ${LOG}${where}`,
-    `${varve} append ${LOG}${where} "hello from the shell"`,
-    `${varve} dead ${TASKS} list${where}`,
-    `${varve} stats${where}`,
+    `${varve} read ${LOG}${at}`,
+    `${varve} append ${LOG}${at} "hello from the shell"`,
+    `${varve} dead ${TASKS} list${at}`,
+    `${varve} stats${at}`,
     `${varve} --help`,
   ];
+}
+
+function where(directory: string): string {
+  const isDefault = resolve(directory) === resolve(SHELL_DIRECTORY, DEFAULT_DATA_DIR);
+  return isDefault ? "" : ` --data-dir ${shellWord(shown(directory))}`;
 }
 
 function commandLine(): string {

@@ -143,12 +143,14 @@ test("dump prints files readably", () =>
     }
   }));
 
+const FREE_PORTS = { kestrel: 0, native: 0 };
+
 test("the demonstration tells its story, again and again on one directory, and its commands work", () =>
   withDirectory(async (directory) => {
     const data = join(directory, "data");
     for (let round = 1; round <= 2; round++) {
       const lines: string[] = [];
-      await runDemo({ directory: data, exit: true, out: (line) => lines.push(line) });
+      await runDemo({ directory: data, exit: true, ports: FREE_PORTS, out: (line) => lines.push(line) });
       const story = lines.join("\n");
       assert.match(story, /replayed from offset/i);
       assert.match(story, /tail +offset \d+: order 1002 was paid/);
@@ -157,23 +159,33 @@ test("the demonstration tells its story, again and again on one directory, and i
       assert.match(story, /attempt 3 charge the expired card.*no attempts left/);
       assert.match(story, /dead +charge the expired card\n +attempt 1: card declined\n +attempt 2: .*\n +attempt 3: /);
       assert.match(story, new RegExp(`tasks +demo-jobs: 0 tasks to do, ${round} dead letters?`));
-      assert.match(story, new RegExp(`log +demo-events: ${5 * round} records`));
+      assert.match(story, new RegExp(`log +demo-events: ${6 * round - 1} records`), "one more is appended by dial");
+      assert.match(story, /> set demo-mails 0 0 24\n +> \{"to":"ada@example.com"\}\n +< STORED/);
+      assert.match(story, /> get demo-mails\/open\n +< VALUE demo-mails 0 24\n +< \{"to":"ada@example.com"\}\n +< END/);
+      assert.match(story, /> get demo-mails\/close\n +< END/);
+      assert.match(story, /append +order 1003 was placed +-> offset (\d+)\n +read +offset \1: order 1003 was placed/);
+      assert.match(story, /work +attempt 1: a mail to bob@example.com\n +done +task \d+: sent to bob@example.com/);
+      assert.match(story, /stats +demo-mails: 0 ready, 0 leased\n +Stopped in order/);
       // Commands begin with "node" and the path of the program.
       const commands = lines.filter((line) => /^ +node .*varve\.js /.test(line));
       assert.ok(commands.length >= 4);
     }
-    assert.equal(jsonLines((await varve(["read", "demo-events", "-d", data, "--json"])).stdout).length, 10);
+    assert.equal(jsonLines((await varve(["read", "demo-events", "-d", data, "--json"])).stdout).length, 12);
     assert.equal(jsonLines((await varve(["dead", "demo-jobs", "list", "-d", data, "--json"])).stdout).length, 2);
   }));
 
 test("the demonstration serves its directory until a signal unless told to end, and then closes in order", () =>
   withDirectory(async (directory) => {
     const demo = new URL("../../src/cli/demo.js", import.meta.url);
-    const options = JSON.stringify({ directory: "data", exit: false, port: 0 });
+    const options = JSON.stringify({ directory: "data", exit: false, ports: FREE_PORTS });
     const program = `import { runDemo } from ${JSON.stringify(demo)}; await runDemo(${options});`;
     const running = startNode(["--input-type=module", "--eval", program], { cwd: directory });
-    const printed = await running.printed(/varve\.js daemon --data-dir .*\n/);
-    const port = Number(/serves it, on 127\.0\.0\.1:(\d+)/.exec(printed)?.[1]);
+    const printed = await running.printed(/varve\.js --help\n/);
+    const port = Number(/nc 127\.0\.0\.1 (\d+)\n/.exec(printed)?.[1]);
+    const [, target = ""] = /tail demo-events --from start --target (tcp:\S+)/.exec(printed) ?? [];
+    const read = await varve(["read", "demo-events", "--json", "--target", target]);
+    assert.equal(jsonLines(read.stdout).length, 6, read.stderr);
+    assert.equal(jsonLines((await varve(["read", "demo-events", "--json"], { cwd: directory })).stdout).length, 6);
     const client = await RawClient.connect(port);
     assert.equal(await client.ask("set greetings 0 0 5\r\nhello\r\n"), "STORED\r\n");
     assert.equal(await client.ask("get greetings\r\n", "END\r\n"), "VALUE greetings 0 5\r\nhello\r\nEND\r\n");
