@@ -67,7 +67,9 @@ export async function tellMemcache({ kestrel }: Serving, out: Out): Promise<void
     // What an earlier run, or somebody else, has left there is not part of the story.
     await client.ask(`flush ${MAILS}`, /END\r\n$/);
     for (const to of ["ada@example.com", "bob@example.com"]) await client.set(MAILS, JSON.stringify({ to }));
-    out("   A read that is opened is the client's until it is closed; if the connection ended first, it would go back.");
+    out(
+      "   A read that is opened is the client's until it is closed; if the connection ended first, it would go back.",
+    );
     await client.ask(`get ${MAILS}/open`, /END\r\n$/);
     await client.ask(`get ${MAILS}/close`, /END\r\n$/);
   } finally {
