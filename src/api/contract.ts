@@ -1308,6 +1308,11 @@ export interface OpenOptions {
   readonly cacheBytes?: Size | undefined;
   /** Segment files kept open at once. @defaultValue 128 */
   readonly maxOpenFiles?: number | undefined;
+  /**
+   * Queues of the directory, at most: a further one is refused with `ERR_TOO_MANY_QUEUES`. Those that are there, also above
+   * the limit, can be used. @defaultValue Infinity; 10,000 for a daemon
+   */
+  readonly maxQueues?: number | undefined;
   /** @defaultValue silent */
   readonly logger?: Logger | undefined;
 }

@@ -14,6 +14,7 @@ export const ERRORS = {
   ERR_OFFSET_OUT_OF_RANGE: "the records at the offset were removed",
   ERR_TOKEN: "the token is not one, or belongs to another queue",
   ERR_QUEUE_FULL: "the queue holds as much as its limits allow",
+  ERR_TOO_MANY_QUEUES: "the directory has as many queues as it may have",
   ERR_FENCED: "another member of the group has the turn",
   ERR_TASK_DEAD: "the task whose result was waited for is a dead letter",
   ERR_STALE_LEASE: "the lease ended: the task was delivered again since, or is settled already",

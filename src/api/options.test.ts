@@ -51,6 +51,7 @@ test("defaults", () => {
     segmentBytes: 64 * MIB,
     cacheBytes: 16 * MIB,
     maxOpenFiles: 128,
+    maxQueues: 0,
   });
   strictEqual(logger.info({}, "silent"), undefined);
   deepStrictEqual(options.resolveLogOptions(), {

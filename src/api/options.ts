@@ -96,6 +96,8 @@ export interface ResolvedOpenOptions {
   readonly segmentBytes: number;
   readonly cacheBytes: number;
   readonly maxOpenFiles: number;
+  /** 0: any number. */
+  readonly maxQueues: number;
   readonly logger: Logger;
 }
 
@@ -116,6 +118,7 @@ const OPEN: Table<ResolvedOpenOptions> = {
   segmentBytes: size("segmentBytes", 64 * KIB, GIB, 64 * MIB),
   cacheBytes: size("cacheBytes", 4 * MIB, 1024 * GIB, 16 * MIB),
   maxOpenFiles: integer("maxOpenFiles", 8, 1_000_000, 128),
+  maxQueues: limitless(integer("maxQueues", 1, Number.MAX_SAFE_INTEGER)),
   logger: withMethods<Logger>("logger", ["debug", "info", "warn", "error"], SILENT),
 };
 assert(

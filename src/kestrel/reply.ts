@@ -24,6 +24,7 @@ export function notStored(error: unknown): Reply {
 
 export function asRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
+  if (isVarveError(error, "ERR_TOO_MANY_QUEUES")) return new Refusal("SERVER_ERROR too many queues");
   const text = isVarveError(error) ? `${error.code} ${error.message}` : String(error);
   return new Refusal(`SERVER_ERROR ${text.replace(/[^\x20-\x7e]+/g, " ").slice(0, 512)}`);
 }

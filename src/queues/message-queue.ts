@@ -61,6 +61,8 @@ export class EmbeddedMessageQueue implements MessageQueue {
   readonly #unlock: () => void;
   /** Queues on their way through the log, by kind and name. */
   readonly #creating = new Map<string, Promise<QueueState>>();
+  /** How many are staged, and not in the catalog yet. */
+  #coming = 0;
   #closing: Promise<void> | undefined;
   /** What is to be over before this closes: others use it until then. Must not throw. */
   beforeClose: (() => Promise<void>) | undefined;
@@ -361,6 +363,8 @@ export class EmbeddedMessageQueue implements MessageQueue {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const { catalog } = engine;
+      const { maxQueues } = engine.options;
+      if (maxQueues > 0 && catalog.size + this.#coming >= maxQueues) throw tooManyQueues(kind, name, maxQueues);
       const metaBytes = OPERATION_HEADER_BYTES + CREATION_BYTES_MAX + name.length + config.length;
       engine.begin(0, 0, metaBytes, false);
       const { id, streamIds } = catalog.reserveIds(kind);
@@ -377,13 +381,23 @@ export class EmbeddedMessageQueue implements MessageQueue {
         // Always: were a queue lost with what it holds, its successor would give out the same offsets again.
         durability: "sync",
         apply: () => {
+          this.#coming--;
           state = catalog.create({ kind, name, streamIds, config }, id, engine.entryTime.wallMs);
         },
         settle: () => resolve(state),
         fail: reject,
       });
+      this.#coming++;
     });
   }
+}
+
+function tooManyQueues(kind: number, name: string, max: number): VarveError {
+  return new VarveError(
+    "ERR_TOO_MANY_QUEUES",
+    `the ${kindName(kind)} queue ${name} is not made: the directory has ${max} queues, the most that it may have`,
+    { details: { limit: max } },
+  );
 }
 
 /** Reads a flow, and adds its tasks to those that there are, parents after their children. */

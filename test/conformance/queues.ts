@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { MessageQueue } from "../../src/index.js";
+import { rejectsWith } from "../support/expect.js";
 import { textsOf } from "../support/state.js";
 import type { Check } from "./suite.js";
 
@@ -102,5 +103,26 @@ export function queueConformance(check: Check): void {
       assert.ok(busy.openFiles <= 16 + 16, `${busy.openFiles} open files`);
     },
     { maxOpenFiles: 16 },
+  );
+
+  check(
+    "queues: no more than the directory may have, also when they are made at once",
+    async ({ mq }) => {
+      const named = (count: number) => Array.from({ length: count }, (_, index) => mq.openLog(`log-${index}`));
+      const outcomes = await Promise.allSettled([mq.openTask("jobs"), ...named(5)]);
+      const refused = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+      assert.equal((await mq.queues()).length, 4);
+      assert.equal(refused.length, 2);
+      for (const error of refused) {
+        await rejectsWith("ERR_TOO_MANY_QUEUES", () => Promise.reject(error));
+        assert.equal(error.details.limit, 4);
+      }
+      await mq.openTask("jobs");
+      assert.equal(await mq.deleteQueue("task", "jobs"), true);
+      await mq.openTask("others");
+      await rejectsWith("ERR_TOO_MANY_QUEUES", mq.openTask("jobs"));
+      assert.equal((await mq.queues()).length, 4);
+    },
+    { maxQueues: 4 },
   );
 }

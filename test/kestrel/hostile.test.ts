@@ -416,3 +416,20 @@ test("sets and gets in a row make a queue again that others have deleted", async
     }
   });
 });
+
+void test("a client that names queue after queue is told that there are too many", async () => {
+  await withFront({ open: { maxQueues: 3 } }, async ({ client, mq }) => {
+    const names = await client();
+    for (const name of ["a", "b", "c"]) assert.equal(await names.ask(`set ${name} 0 0 1\r\nx\r\n`), "STORED\r\n");
+    for (const request of ["set d 0 0 1\r\nx\r\n", "get d\r\n", "get d/t=10\r\n", "set a+d 0 0 1\r\nx\r\n"]) {
+      assert.equal(await (await client()).ask(request), "SERVER_ERROR too many queues\r\n", request);
+    }
+    assert.equal(await names.ask("get c\r\n", "END\r\n"), "VALUE c 0 1\r\nx\r\nEND\r\n");
+    assert.equal(await names.ask("delete c\r\n"), "DELETED\r\n");
+    assert.equal(await names.ask("set d 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert.deepEqual(
+      (await mq.queues()).map(({ name }) => name),
+      ["a", "b", "d"],
+    );
+  });
+});

@@ -9,7 +9,7 @@ import { jsonLogger, LOG_LEVELS, type LogLevel } from "../../daemon/log.js";
 import type { TlsFiles } from "../../daemon/tls.js";
 import { formatTarget, parseTarget } from "../../wire/target.js";
 import { UsageError } from "../exit.js";
-import { wholeNumber, withDirectoryOptions } from "../options.js";
+import { attempts, wholeNumber, withDirectoryOptions } from "../options.js";
 import { action } from "../run.js";
 
 interface DaemonCommandOptions {
@@ -25,6 +25,7 @@ interface DaemonCommandOptions {
   readonly pidFile?: string;
   readonly maxMessage: string;
   readonly maxConnections: number;
+  readonly maxQueues: number;
   readonly maxRequestMemory: string;
   readonly stallTimeout: number;
   readonly cache?: string;
@@ -65,6 +66,12 @@ export function registerDaemon(program: Command, version: string): void {
     .option("--pid-file <file>", "write the process id there while the daemon runs")
     .option("--max-message <size>", "largest value of a set", "16MiB")
     .option("--max-connections <n>", "connections at once", wholeNumber(1), 10_000)
+    .option(
+      "--max-queues <n>",
+      'queues of the directory, at most, or "unlimited"; clients that name a further one are refused',
+      attempts,
+      10_000,
+    )
     .option("--max-request-memory <size>", "bytes of unfinished requests, all connections together", "256MiB")
     .option("--stall-timeout <seconds>", "end a connection that stands still in mid-request", wholeNumber(1), 120)
     .option("--cache <size>", "memory for recent and read-ahead data", "8MiB")
@@ -87,6 +94,7 @@ export function registerDaemon(program: Command, version: string): void {
         maxMessageBytes,
         walFileBytes: Math.max(64 * 1024 * 1024, 2 * maxMessageBytes + 1024 * 1024),
         cacheBytes: options.cache,
+        maxQueues: options.maxQueues,
       },
       kestrel: kestrelAddress(options),
       targets: (options.target ?? []).map((target) => parseTarget(target, "--target")),
