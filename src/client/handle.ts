@@ -25,12 +25,14 @@ export class Handle {
     this.#opening = opening;
   }
 
-  /** The connection was lost. */
-  disconnected(): void {}
-
   /** What to call after a lost connection; undefined when nothing. @param resumed the daemon still has it */
   reopen(resumed: boolean): Opening | undefined {
     return resumed || this.broken !== undefined ? undefined : this.#opening;
+  }
+
+  /** It has been opened again. @param answer of the call that did it; returns why it cannot be used any more, if so */
+  reopened(_answer: unknown): Error | undefined {
+    return undefined;
   }
 
   /** @throws VarveError why it cannot be used any more */

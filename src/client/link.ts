@@ -523,7 +523,6 @@ export class Link implements Listener {
     if (this.#isClosed) return;
     this.logger.warn({ target: this.#shownTarget, error }, "the connection to the daemon was lost");
     const knowsNames = (this.#features & Feature.identity) !== 0;
-    for (const handle of this.#handles.values()) handle.deref()?.disconnected();
     for (const pending of this.#pending.values()) {
       const isSent = pending.connection !== 0;
       pending.connection = 0;
@@ -589,7 +588,15 @@ export class Link implements Listener {
 
   #reopen(handle: Handle, { method, parent = handle, args }: Opening): Promise<void> {
     return new Promise((resolve) => {
-      const done = () => resolve();
+      const done = (answer: unknown) => {
+        const error = handle.reopened(answer);
+        if (error === undefined) {
+          resolve();
+          return;
+        }
+        failed(error);
+        this.leave(handle.id).catch(() => {}); // it is over with the session, then
+      };
       const failed = (error: Error) => {
         handle.broken = error;
         for (const pending of this.#pending.values()) {

@@ -7,7 +7,7 @@ import type {
   LogPosition,
   LogRecord,
 } from "../api/contract.js";
-import { VarveError } from "../api/errors.js";
+import { isVarveError, VarveError } from "../api/errors.js";
 import { resolveCommitOptions, resolveGroupReadOptions, resolvePosition } from "../api/options.js";
 import { readRecords, type WireRecord } from "../wire/layouts.js";
 import { Methods } from "../wire/methods.js";
@@ -16,29 +16,31 @@ import type { Link } from "./link.js";
 import { decodeRecords } from "./records.js";
 
 /**
- * A member joins again after a lost connection, unless it has read what is not committed: that is for whoever reads next,
- * and the member learns that its turn is over.
+ * A member that comes back soon after a lost connection goes on. Otherwise it joins again, unless it has read what is not
+ * committed: that is for whoever reads next, and the member learns that its turn is over.
  */
 class MemberHandle extends Handle {
+  /** Behind the last record that has arrived since it joined or was moved; 0: none has. */
+  arrived = 0;
   /** Behind the last record that was given out, and behind the last one that was committed. */
   read = 0;
   committed = 0;
-  isJoined = true;
-
-  override disconnected(): void {
-    this.isJoined = false;
-    if (this.read <= this.committed) return;
-    this.broken ??= new VarveError(
-      "ERR_FENCED",
-      "the connection was lost, and with it this member's turn: what it had read and not committed is read again. Join again.",
-    );
-  }
 
   override reopen(_resumed: boolean): Opening | undefined {
-    if (this.isJoined) return undefined;
-    this.isJoined = true;
-    // The session may go on; the member has left the group with its connection.
+    // Memberships wait for a shorter time than sessions: the answer tells whether this one has gone on.
     return super.reopen(false);
+  }
+
+  override reopened(goesOn: unknown): Error | undefined {
+    if (goesOn === true) return undefined;
+    if (this.read > this.committed) {
+      return new VarveError(
+        "ERR_FENCED",
+        "the connection was lost, and with it this member's turn: what it had read and not committed is read again. Join again.",
+      );
+    }
+    this.arrived = 0;
+    return undefined;
   }
 }
 
@@ -79,13 +81,19 @@ export class DialledMember<O> implements GroupMember<O> {
       const output = this.#link.begin(Methods.memberRead, id, waitMs);
       output.u32(max);
       output.u64(maxBytes);
+      output.u64(this.#handle.arrived);
       const pending = this.#link.send<LogRecord<O>[]>(
         Methods.memberRead,
         id,
         resolve,
-        reject,
+        (error) => {
+          this.#passOver(error);
+          reject(error);
+        },
         (input) => {
           const records = readRecords(input);
+          const last = records.at(-1);
+          if (last !== undefined) this.#handle.arrived = last.offset + 1;
           if (records.length === 0 && this.#link.isClosing) this.#link.checkOpen();
           return this.#give(records);
         },
@@ -94,6 +102,12 @@ export class DialledMember<O> implements GroupMember<O> {
       );
       if (signal !== undefined) this.#link.watch(pending, signal);
     });
+  }
+
+  /** What was removed before it could be read does not come again. */
+  #passOver(error: Error): void {
+    if (!isVarveError(error, "ERR_OFFSET_OUT_OF_RANGE") || typeof error.details.next !== "number") return;
+    this.#handle.arrived = Math.max(this.#handle.arrived, error.details.next);
   }
 
   #give(records: readonly WireRecord[]): LogRecord<O>[] {
@@ -119,6 +133,7 @@ export class DialledMember<O> implements GroupMember<O> {
     this.#check();
     const offset = await this.#link.call<number>(Methods.memberSeek, this.#handle.id, [to, options]);
     this.#rest = [];
+    this.#handle.arrived = offset;
     this.#handle.read = offset;
     this.#handle.committed = offset;
     return offset;

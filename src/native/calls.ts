@@ -24,6 +24,7 @@ import { show } from "../api/show.js";
 import { malformed } from "../wire/input.js";
 import { type Method, Methods, type Permission } from "../wire/methods.js";
 import type { Affected, Principal } from "./access.js";
+import { ServedMember } from "./member.js";
 import type { Handle, Session } from "./session.js";
 
 /** A call whose arguments are values. */
@@ -81,8 +82,16 @@ export const RUN: readonly (Run | undefined)[] = (() => {
   define(Methods.group, async (call) => {
     const [handleId, name, options] = call.args as Anything[];
     const from = log(call);
+    if (call.session.isMember(handleId, from.name, name)) return true;
     const object = await from.group(name, options);
-    keep(call, handleId, { type: "member", kind: "log", queue: from.name, object });
+    keep(call, handleId, {
+      type: "member",
+      kind: "log",
+      queue: from.name,
+      object,
+      served: new ServedMember(object, from),
+    });
+    return false;
   });
   define(Methods.sharedGroup, async (call) => {
     const [handleId, name, options] = call.args as Anything[];
@@ -126,7 +135,11 @@ export const RUN: readonly (Run | undefined)[] = (() => {
 
   // Groups.
   define(Methods.memberCommit, (call) => member(call).commit(...(call.args as [Anything, Anything])));
-  define(Methods.memberSeek, (call) => member(call).seek(...(call.args as [Anything, Anything])));
+  define(Methods.memberSeek, async (call) => {
+    const offset = await member(call).seek(...(call.args as [Anything, Anything]));
+    if (call.handle?.type === "member") call.handle.served.moved(offset);
+    return offset;
+  });
   define(Methods.memberPosition, (call) => member(call).position());
   define(Methods.groupInfo, (call) => group(call).info());
 

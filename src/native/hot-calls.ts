@@ -157,9 +157,10 @@ function memberRead(connection: Connection, call: HotCall): void {
   if (handle.type !== "member") throw wrongHandle(call);
   const max = input.u32();
   const maxBytes = input.u64();
+  const arrived = input.u64();
   input.end();
   const signal = connection.waitOf(id);
-  const records = handle.object.read({ max, maxBytes, wait: waitMs, signal });
+  const records = handle.served.read(arrived, { max, maxBytes, wait: waitMs, signal });
   answer(connection, call, records, ({ output }, read) => writeRecords(output, read));
 }
 

@@ -34,6 +34,8 @@ export interface NativeOptions {
   readonly stallTimeoutMs: number;
   /** How long what a client holds for its session waits for it to come back. */
   readonly sessionMs: number;
+  /** How long its memberships of exclusive groups do: meanwhile nobody else may read. */
+  readonly memberMs: number;
   readonly authenticator: Authenticator;
   /** Neither listeners nor connections keep the process from ending. */
   readonly isBackground: boolean;
@@ -50,6 +52,7 @@ export const NATIVE_DEFAULTS: NativeOptions = Object.freeze({
   helloTimeoutMs: 5000,
   stallTimeoutMs: 30_000,
   sessionMs: 10_000,
+  memberMs: 2000,
   authenticator: OPEN,
   isBackground: false,
   logger: SILENT,
@@ -97,7 +100,9 @@ interface Entry {
   readonly session: Session;
   connection: Connection | undefined;
   expires: NodeJS.Timeout | undefined;
-  /** What is done about a lost connection, one after the other. */
+  /** Until its memberships end. */
+  leaves: NodeJS.Timeout | undefined;
+  /** Its memberships have ended. */
   settled: Promise<void>;
 }
 
@@ -201,10 +206,7 @@ export class NativeServer implements Front {
     if (by.isOver) throw new VarveError("ERR_CLOSED", "the client has connected anew meanwhile");
     const known = this.#sessions.get(Buffer.from(hello.sessionId).toString("hex"));
     if (known !== undefined && this.#isSame(known.session, hello, principal)) {
-      clearTimeout(known.expires);
-      known.expires = undefined;
-      // Of a connection that was cut before it was let in, nothing has been told.
-      if (known.connection !== undefined) this.#whenLost(known);
+      stopWaiting(known);
       known.connection = by;
       await known.settled;
       await known.session.giveBackLost(hello.received);
@@ -216,6 +218,7 @@ export class NativeServer implements Front {
       session,
       connection: by,
       expires: undefined,
+      leaves: undefined,
       settled: Promise.resolve(),
     });
     return { session, resumed: false };
@@ -235,15 +238,13 @@ export class NativeServer implements Front {
     // It has come back over another one already.
     if (entry === undefined || entry.connection !== from) return;
     entry.connection = undefined;
-    this.#whenLost(entry);
     if (this.#stopping) return;
-    entry.expires = setTimeout(() => void this.#end(entry), this.options.sessionMs);
-    entry.expires.unref();
+    const { sessionMs, memberMs } = this.options;
+    entry.expires = setTimeout(() => void this.#end(entry), sessionMs).unref();
+    entry.leaves = setTimeout(() => {
+      entry.settled = entry.settled.then(() => session.leaveGroups());
+    }, memberMs).unref();
     this.#limitAbsent(entry);
-  }
-
-  #whenLost(entry: Entry): void {
-    entry.settled = entry.settled.then(() => entry.session.disconnected());
   }
 
   /** Puts the session behind the others that wait for their clients, and ends the first ones if there are too many. */
@@ -264,7 +265,7 @@ export class NativeServer implements Front {
   }
 
   async #end(entry: Entry): Promise<void> {
-    clearTimeout(entry.expires);
+    stopWaiting(entry);
     this.#sessions.delete(entry.session.id.toString("hex"));
     await entry.settled;
     await entry.session.end();
@@ -317,6 +318,13 @@ export class NativeServer implements Front {
       }
     }
   }
+}
+
+function stopWaiting(entry: Entry): void {
+  clearTimeout(entry.expires);
+  clearTimeout(entry.leaves);
+  entry.expires = undefined;
+  entry.leaves = undefined;
 }
 
 /** Resolves once the server listens. */

@@ -21,6 +21,7 @@ import type {
 import { VarveError } from "../api/errors.js";
 import { ID_BYTES } from "../wire/hello.js";
 import type { Principal } from "./access.js";
+import type { ServedMember } from "./member.js";
 
 /** What a client may keep open. */
 const HANDLES_MAX = 65_536;
@@ -34,7 +35,7 @@ export type Source = Pick<TaskCursor, "dequeueBatch" | "ack" | "ackBatch" | "pee
 export type Handle = { readonly kind: QueueKind; readonly queue: string } & (
   | { readonly type: "log"; readonly object: LogQueue }
   | { readonly type: "task"; readonly object: TaskQueue }
-  | { readonly type: "member"; readonly object: GroupMember }
+  | { readonly type: "member"; readonly object: GroupMember; readonly served: ServedMember }
   | { readonly type: "group"; readonly object: SharedGroup }
   | { readonly type: "cursor"; readonly object: TaskCursor }
 );
@@ -101,6 +102,12 @@ export class Session {
     return handle;
   }
 
+  /** Whether there is a member of that group under the handle: a client that comes back goes on with it. */
+  isMember(id: number, queue: string, group: string): boolean {
+    const handle = this.#handles.get(id);
+    return handle?.type === "member" && handle.queue === queue && handle.object.name === group;
+  }
+
   async leave(id: number): Promise<void> {
     const handle = this.#handles.get(id);
     this.#handles.delete(id);
@@ -142,8 +149,8 @@ export class Session {
 
   // ----------------------------------------------------------------------------------------------------------- ends
 
-  /** Without its connection nobody reads in a group for this client. */
-  async disconnected(): Promise<void> {
+  /** Nobody reads in a group for this client any more. */
+  async leaveGroups(): Promise<void> {
     for (const [id, handle] of this.#handles) {
       if (handle.type !== "member") continue;
       this.#handles.delete(id);

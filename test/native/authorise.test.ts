@@ -139,6 +139,7 @@ const CASES: readonly Case[] = [
   on("memberRead", MEMBER, readLog, (output) => {
     output.u32(1);
     output.u64(1000);
+    output.u64(0);
   }),
   on("memberCommit", MEMBER, readLog, values(0)),
   on("memberSeek", MEMBER, readLog, values("start")),

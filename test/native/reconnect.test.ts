@@ -40,7 +40,7 @@ class Scene {
     this.#listening = await listen(
       await open(this.directory, { durability: "async", ...this.#options }),
       this.#listening === undefined ? freeTarget("tcp") : parseTarget(this.#listening.target),
-      { sessionMs: 2000 },
+      { sessionMs: 2000, memberMs: 500 },
     );
     if (this.#proxy !== undefined) return;
     this.#proxy = createServer((client) => this.#connected(client));
@@ -107,6 +107,10 @@ class Scene {
     this.close();
     await this.stop();
     await this.start();
+    this.open();
+  }
+
+  open(): void {
     this.#isClosed = false;
   }
 
@@ -311,7 +315,38 @@ test(
 );
 
 test(
-  "a member of a group joins again if it has nothing open, and else learns that its turn is over",
+  "a member of a group goes on after a lost connection with what it has read, and is given again what did not arrive",
+  scene(async (on) => {
+    const mq = await on.dial();
+    const log = await mq.openLog("events");
+    await log.appendBatch(["0", "1", "2", "3", "4", "5"]);
+    const member = await log.group("g");
+    const other = await log.group("g");
+    const lost = async (max: number): Promise<number[]> => {
+      on.deaf = true;
+      const read = member.read({ max });
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      on.cut();
+      return (await read).map(({ offset }) => offset);
+    };
+    assert.deepEqual(await lost(2), [0, 1]);
+    on.cut();
+    assert.deepEqual(await lost(1), [2]);
+    on.cut();
+    await member.commit(1);
+    assert.deepEqual((await member.read({ max: 2 })).length, 2);
+    on.cut();
+    assert.deepEqual(await member.position(), { committed: 2, next: 5, lag: 4, active: true });
+    await member.commit(4);
+    assert.deepEqual(await other.read(), [], "it stands by");
+    assert.equal(await member.seek(0), 0);
+    assert.deepEqual(await lost(1), [0]);
+    await mq.close();
+  }),
+);
+
+test(
+  "a member that comes back late joins again if it has nothing open, and else learns that its turn is over",
   scene(async (on) => {
     const mq = await on.dial();
     const log = await mq.openLog("events");
@@ -319,12 +354,15 @@ test(
     const member = await log.group("g");
     const [first] = await member.read({ max: 1 });
     await member.commit(first!);
-    on.cut();
+    await on.restart();
     const [second] = await member.read({ max: 1 });
     assert.equal(second?.offset, 1);
-    on.cut();
-    // It is on its way when the loss is noticed.
-    await rejectsWith("ERR_OUTCOME_UNKNOWN", member.commit(second!));
+    on.close();
+    await eventually("nobody is in the group", async () => {
+      const [group] = await (await on.served("events")).groups();
+      return group?.members === 0;
+    });
+    on.open();
     await rejectsWith("ERR_FENCED", member.commit(second!));
     const again = await log.group("g");
     assert.equal((await again.read({ max: 1 }))[0]?.offset, 1);
