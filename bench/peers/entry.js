@@ -14,9 +14,12 @@ if (!existsSync(entry)) {
   process.exit(2);
 }
 
+/** The command line program of the same build. */
+export const PROGRAM = fileURLToPath(new URL("../bin/varve.js", pathToFileURL(entry)));
+
 const load = (path) => import(new URL(path, pathToFileURL(entry)).href);
 
-export const { open } = await load("./index.js");
+export const { dial, open } = await load("./index.js");
 export const { drive, interleave, ratios } = await load("./bench/interleave.js");
 export const { overwriteSync, rawWrite } = await load("./bench/baseline.js");
 export const { spread } = await load("./bench/measure.js");
@@ -24,6 +27,6 @@ export const { payloadsOf } = await load("./bench/payload.js");
 export const { ProgressBar } = await load("./bench/progress.js");
 export const { ratio, table, whole } = await load("./bench/report.js");
 export const { withScratch } = await load("./bench/scratch.js");
-export const { cycle, cycleBatch } = await load("./bench/workloads.js");
+export const { cycle, cycleBatch } = await load("./bench/consumers.js");
 export const { warmMemory } = await load("./bench/warm.js");
 export const { rest } = await load("./bench/rest.js");

@@ -1,4 +1,4 @@
-import { cycle, cycleBatch, drive, open, rest } from "./entry.js";
+import { cycle, cycleBatch, drive, open, rest } from "../entry.js";
 
 export const name = "varve";
 

@@ -1,7 +1,7 @@
 /** LevelDB by classic-level. */
 
 import { ClassicLevel } from "classic-level";
-import { drive } from "./entry.js";
+import { drive } from "../entry.js";
 import { leaseOf, ReadyList } from "./ready-list.js";
 
 export const name = "classic-level";

@@ -1,7 +1,7 @@
 /** LMDB by lmdb-js, which gathers the writes of a turn of the event loop into one transaction on a thread of its own. */
 
 import { open } from "lmdb";
-import { drive } from "./entry.js";
+import { drive } from "../entry.js";
 import { leaseOf, ReadyList } from "./ready-list.js";
 
 export const name = "lmdb";
