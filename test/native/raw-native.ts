@@ -166,6 +166,14 @@ export class RawNative {
     return this.answer(id);
   }
 
+  /** Ends the session, and the connection. */
+  async leave(): Promise<void> {
+    const id = this.#nextId++;
+    this.send(this.frame(Kind.Goodbye, id));
+    await this.answer(id);
+    this.destroy();
+  }
+
   /** The answer to a call; what ends the connection answers every call. */
   async answer(id: number): Promise<Answer> {
     const isAnswer = ({ kind, id: of }: Frame) =>
