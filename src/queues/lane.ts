@@ -196,7 +196,7 @@ export class Lane implements Ripener {
     const found = reader.next(offset + 1);
     if (found !== "end") return found;
     if (this.ofLog) return "gone";
-    throw this.#missing(offset);
+    throw this.missing(offset);
   }
 
   /** Goes on behind records that cannot be read. */
@@ -248,7 +248,7 @@ export class Lane implements Ripener {
   /** Has a record used in the turn in which it is found: the memory that it stands in may be taken away after that. */
   async atRecord<T>(offset: number, use: (record: RecordCursor) => T): Promise<T> {
     const found = await this.atRecordLeft(offset, use);
-    if (found === undefined) throw this.#missing(offset);
+    if (found === undefined) throw this.missing(offset);
     return found.used;
   }
 
@@ -263,7 +263,8 @@ export class Lane implements Ripener {
     }
   }
 
-  #missing(offset: number): VarveError {
+  /** What is wrong when a task is there and its record is not. */
+  missing(offset: number): VarveError {
     return new VarveError(
       "ERR_CORRUPT",
       `task ${offset} of queue ${this.#queue} is outstanding but its record is missing`,

@@ -413,11 +413,12 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       const leased = consumer.leasedAs(delivery);
       if (leased === undefined) continue;
       const { lane, task } = leased;
-      found.push(
-        await lane.atRecord(task.offset, (record) => {
-          return new LeasedTask(consumer, task, record, lane.attributes(record));
-        }),
-      );
+      const read = await lane.atRecordLeft(task.offset, (record) => {
+        return new LeasedTask(consumer, task, record, lane.attributes(record));
+      });
+      if (read !== undefined) found.push(read.used);
+      // It may have been settled while it was read.
+      else if (consumer.leasedAs(delivery) !== undefined) throw lane.missing(task.offset);
     }
     // Reading them took its time.
     return this.#decode(found.filter((task) => consumer.leasedAs(task) !== undefined));

@@ -140,14 +140,16 @@ export async function findUntaken(state: TaskState, lane: Lane, offset: number):
     return task.phase === TaskPhase.Leased || task.reserved ? undefined : { kind: Kind.Outstanding };
   }
   if (state.flows.isWaiting(lane.number, offset)) return { kind: Kind.Parent };
-  const found = await state.scheduled.find(lane.number, offset);
-  if (found === "memory") return { kind: Kind.InMemory };
-  if (found !== undefined) return { kind: Kind.InBlock, ...found };
+  const waiting = await state.scheduled.find(lane.number, offset);
+  if (waiting === "memory") return { kind: Kind.InMemory };
+  if (waiting !== undefined) return { kind: Kind.InBlock, ...waiting };
   if (!isAhead(lane, offset)) return undefined;
-  const fresh = await lane.atRecord(offset, (record) => {
+  const found = await lane.atRecordLeft(offset, (record) => {
     return offset < lane.ledger.marksFrom || !isSetAside(record.attributes());
   });
-  return fresh ? { kind: Kind.Fresh } : undefined;
+  // A purge may have removed it while it was read.
+  if (found === undefined && isAhead(lane, offset)) throw lane.missing(offset);
+  return found?.used === true ? { kind: Kind.Fresh } : undefined;
 }
 
 /** Whether the cursor has not come to it yet. */

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isVarveError, type LogQueue, type MessageQueue, type TaskQueue } from "../../src/index.js";
+import { isVarveError, type LogQueue, type MessageQueue, type TaskQueue, type TaskStatus } from "../../src/index.js";
 import { cutAtEveryCall, Simulated, TINY } from "../support/simulated.js";
 
 /** Enough that either order of two things that are due at once is met. */
@@ -10,6 +10,8 @@ const TRIALS = 24;
 /** Whose settling takes more of the log than is allocated at a time. */
 const TASKS = 8000;
 
+/** Of 10 kB, more than a log file holds. */
+const TASKS_OF_A_FILE = 30;
 /** Of 30 kB, more than is read at a time. */
 const TASKS_EACH = 12;
 
@@ -332,6 +334,32 @@ void test("a task that is redriven while somebody asks for it is not called done
     states.add((await machine.settle(asked)).state);
   }
   assert.deepEqual([...states].sort(), ["dead", "ready"]);
+});
+
+void test("a task that is purged while it is looked for is not called damaged", async () => {
+  for (const call of ["cancel", "reschedule", "status"] as const) {
+    const machine = Simulated.boot(13);
+    const options = { ...TINY, durability: "async", syncInterval: "1m" } as const;
+    const mq = await machine.open(options);
+    const jobs = await machine.settle(mq.openTask("jobs"));
+    await machine.settle(jobs.enqueue("first"));
+    const { id } = await machine.settle(jobs.enqueue("second"));
+    await machine.settle(mq.close());
+    // Now it has to be read from a segment, which a checkpoint gives up meanwhile.
+    const again = await machine.settle((await machine.open(options)).openTask("jobs"));
+    const told: Promise<unknown> =
+      call === "reschedule"
+        ? again.reschedule(id, { delay: 1000 })
+        : call === "cancel"
+          ? again.cancel(id)
+          : again.status(id);
+    await new Promise(setImmediate);
+    const changes: Promise<unknown>[] = [again.purge()];
+    for (let task = 0; task < TASKS_OF_A_FILE; task++) changes.push(again.enqueue("x".repeat(10_000)));
+    const answer = await machine.settle(told);
+    assert.deepEqual(call === "status" ? (answer as TaskStatus).state : answer, call === "status" ? "done" : false);
+    await machine.settle(Promise.all(changes));
+  }
 });
 
 void test("what a purge removed that is lost in a power cut is there, although a checkpoint came in between", async () => {
