@@ -380,6 +380,13 @@ test("haltAt ends the process at a call, before it takes effect", async () => {
   torn.haltAt(torn.calls + 1, SECTOR);
   assert.throws(() => put(target, "ab", 0), { code: "ESIMENDED" });
   assert.equal(content("/f")(torn.kill(new SimRandom(0))), "a-");
+
+  // Within a sector, what is replaced is replaced as a whole.
+  const whole = newDisk();
+  const replaced = durableFile(whole, "/f", "--");
+  whole.haltAt(whole.calls + 1, SECTOR - 1);
+  assert.throws(() => put(replaced, "ab", 0), { code: "ESIMENDED" });
+  assert.equal(content("/f")(whole.kill(new SimRandom(0))), "--");
 });
 
 test("a file that the dead process closes afterwards keeps what was pending", () => {

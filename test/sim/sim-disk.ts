@@ -478,7 +478,7 @@ export class SimDisk implements Disk {
     later: (kind, path, perform, interrupt) => this.#later(kind, path, perform, interrupt),
     writeNow: (path, inode, bytes, position) => {
       const { call, fault } = this.#count("writeSync", path, (haltCall, written) =>
-        this.#store(haltCall, inode, bytes.subarray(0, written), position),
+        this.#store(haltCall, inode, bytes.subarray(0, untorn(inode, position, written)), position),
       );
       if (fault !== undefined) {
         this.#store(call, inode, bytes.subarray(0, fault.written ?? 0), position);
@@ -602,6 +602,14 @@ export class SimDisk implements Disk {
 
 const splitPaths = new Map<string, readonly string[]>();
 const SPLIT_PATHS_MAX = 10_000;
+
+/** How much of a write a kill leaves: systems copy whole pages, so that what is replaced within a sector is not torn. */
+function untorn({ cache }: SimInode, position: number, written: number): number {
+  if (position % SECTOR_BYTES !== 0 || written >= SECTOR_BYTES) return written;
+  const before = new Uint8Array(SECTOR_BYTES);
+  cache.read(before, 0, SECTOR_BYTES, position);
+  return before.some((byte) => byte !== 0) ? 0 : written;
+}
 
 function split(path: string): readonly string[] {
   let names = splitPaths.get(path);
