@@ -12,6 +12,7 @@
  */
 
 import type { Socket } from "node:net";
+import { receive } from "../net/receive.js";
 import { authorise } from "./authorise.js";
 import { Output } from "./output.js";
 import { RequestParser } from "./parser.js";
@@ -73,7 +74,7 @@ export class Session {
     this.#parser = new RequestParser(front.options.maxMessageBytes);
     this.#reads = new Reads(front);
     this.lastActiveMs = front.nowMs();
-    socket.on("data", (packet: Buffer) => this.#receive(packet));
+    receive(socket, (packet) => this.#receive(packet));
     socket.on("drain", () => {
       this.lastActiveMs = front.nowMs();
       this.#pump();
@@ -106,7 +107,7 @@ export class Session {
     this.lastActiveMs = this.#front.nowMs();
     this.#readBytes += packet.length;
     if (this.#ending) return;
-    this.#parser.feed(packet);
+    this.#parser.feed(Buffer.from(packet));
     this.#pump();
   }
 

@@ -12,6 +12,7 @@ import type { Socket } from "node:net";
 import { type PeerCertificate, TLSSocket } from "node:tls";
 import type { RequestIdentity } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import { receive } from "../net/receive.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { type Hello, readHello, writeWelcome } from "../wire/hello.js";
 import { Input, malformed } from "../wire/input.js";
@@ -86,8 +87,13 @@ export class Connection {
     this.socket = socket;
     this.startedMs = front.nowMs();
     this.lastActiveMs = this.startedMs;
-    this.#parser = new FrameParser({ frame: (kind, id, body) => this.#frame(kind, id, body) }, HELLO_BYTES_MAX, true);
-    socket.on("data", (piece: Buffer) => this.#arrived(piece));
+    this.#parser = new FrameParser(
+      { frame: (kind, id, body) => this.#frame(kind, id, body) },
+      HELLO_BYTES_MAX,
+      true,
+      true,
+    );
+    receive(socket, (piece) => this.#arrived(piece));
     socket.on("drain", () => this.#drained());
     socket.on("error", () => {}); // "close" follows
     socket.on("end", () => this.destroy());

@@ -68,6 +68,7 @@ const NOTHING: Buffer = Buffer.alloc(0);
 /** Finds the frames in a stream of bytes that arrives in pieces of any size. */
 export class FrameParser {
   readonly #handler: FrameHandler;
+  readonly #lent: boolean;
   #preamble: number;
   #frameBytesMax: number;
   /** What has arrived of an unfinished frame, from its length on. */
@@ -79,9 +80,13 @@ export class FrameParser {
   #stopped = false;
   #running = false;
 
-  /** @param preamble whether the stream begins with PREAMBLE */
-  constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean) {
+  /**
+   * @param preamble whether the stream begins with PREAMBLE
+   * @param lent whether the pieces are good only until `push` returns: what stays is copied
+   */
+  constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean, lent = false) {
     this.#handler = handler;
+    this.#lent = lent;
     this.#frameBytesMax = frameBytesMax;
     this.#preamble = preamble ? 0 : PREAMBLE.length;
   }
@@ -107,12 +112,12 @@ export class FrameParser {
   }
 
   /**
-   * Takes the next piece, and keeps views of it.
+   * Takes the next piece, and keeps views of it unless it is lent.
    * @throws VarveError `ERR_PROTOCOL`; the stream cannot be read on then
    */
   push(piece: Buffer): void {
     if (this.#stopped || this.#running) {
-      this.#waiting.push(piece);
+      this.#waiting.push(this.#lent ? Buffer.from(piece) : piece);
       this.#waitingBytes += piece.length;
       return;
     }
@@ -146,12 +151,14 @@ export class FrameParser {
       const length = this.#checked(piece.readUInt32LE(at));
       const end = at + LENGTH_BYTES + length;
       if (end > piece.length) break;
-      this.#emit(piece, at + LENGTH_BYTES, end);
+      if (this.#lent) this.#emit(Buffer.from(piece.subarray(at, end)), LENGTH_BYTES, end - at);
+      else this.#emit(piece, at + LENGTH_BYTES, end);
       at = end;
     }
     if (at >= piece.length) return;
     if (this.#stopped) {
-      this.#waiting.unshift(piece.subarray(at));
+      const rest = piece.subarray(at);
+      this.#waiting.unshift(this.#lent ? Buffer.from(rest) : rest);
       this.#waitingBytes += piece.length - at;
     } else {
       this.#keep(piece, at, piece.length);
