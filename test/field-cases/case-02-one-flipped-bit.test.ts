@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isVarveError, type LogQueue, open, verifyDirectory } from "../../src/index.js";
-import { filesBelow, withDirectory } from "../support/directories.js";
+import { isVarveError, type LogQueue, open, repairDirectory, verifyDirectory } from "../../src/index.js";
+import { copyDirectory, filesBelow, withDirectory } from "../support/directories.js";
+import { labelled } from "../support/expect.js";
 import { scaled } from "../support/scale.js";
 import { type Seeded, seedOr, withSeed } from "../support/seeded.js";
 
@@ -87,6 +88,73 @@ void test("case 2: a flipped bit costs the records that share its checksum, and 
     });
   });
 });
+
+void test("case 2: after a repair readers pass the gap, which the report names, and everything else is there", async () => {
+  await withSeed(seedOr(222), async (random) => {
+    await withDirectory(async (parent) => {
+      const pristine = join(parent, "pristine");
+      await fill(pristine);
+      const segments = filesBelow(pristine).filter((path) => /^log\/events\/.*\.seg$/.test(path));
+      let trial = 0;
+      for (let costly = 0; costly < scaled(8); trial++) {
+        assert.ok(trial < scaled(40), "flips hit records");
+        const directory = join(parent, `trial-${trial}`);
+        copyDirectory(pristine, directory);
+        const file = random.pick(segments);
+        const bytes = readFileSync(join(directory, file));
+        const position = random.below(bytes.length);
+        bytes[position]! ^= 1 << random.below(8);
+        writeFileSync(join(directory, file), bytes);
+        const where = `${file}, byte ${position}`;
+        const lost = await readAll(directory, file, where);
+        if (lost.length > 0) {
+          await labelled(
+            () => where,
+            () => repairAndPass(directory, lost),
+          );
+          costly++;
+        }
+      }
+    });
+  });
+});
+
+async function repairAndPass(directory: string, lost: readonly number[]): Promise<void> {
+  const report = await repairDirectory(directory);
+  assert.deepEqual(
+    report.losses.map(({ queue, offsets }) => ({ queue, offsets })),
+    [{ queue: "log/events", offsets: [lost[0], lost.at(-1)] }],
+  );
+  assert.ok((await verifyDirectory(directory)).ok);
+  const mq = await open(directory, OPTIONS);
+  const log = await mq.openLog("events");
+  const left = Array.from({ length: BATCHES * PER_BATCH }, (_, offset) => offset).filter(
+    (each) => !lost.includes(each),
+  );
+  for (const offset of lost) assert.equal(await log.read(offset), undefined);
+  const scanned: number[] = [];
+  for await (const batch of log.batches()) {
+    for (const { offset, payload } of batch) {
+      assert.equal(payload.toString(), textAt(offset));
+      scanned.push(offset);
+    }
+  }
+  assert.deepEqual(scanned, left, "a scan");
+  const tailed: number[] = [];
+  for await (const { offset } of log.tail({ from: "start" })) {
+    tailed.push(offset);
+    if (tailed.length === left.length) break;
+  }
+  assert.deepEqual(tailed, left, "a tail");
+  const group = await log.group("g");
+  const grouped: number[] = [];
+  for (let records = await group.read(); records.length > 0; records = await group.read()) {
+    grouped.push(...records.map(({ offset }) => offset));
+  }
+  assert.deepEqual(grouped, left, "a group");
+  assert.ok((await log.append("more")) >= BATCHES * PER_BATCH, "no offset is given out again");
+  await mq.close();
+}
 
 /** Reads every record by its offset; returns those that are refused. What is returned must be right. */
 async function readAll(directory: string, file: string, where: string): Promise<number[]> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import { isVarveError, type MessageQueue, open, type Task } from "../../src/index.js";
+import { isVarveError, type MessageQueue, open, repairDirectory, type Task, verifyDirectory } from "../../src/index.js";
 import { copyDirectory, filesBelow, fingerprint, removeDirectory, withDirectory } from "../support/directories.js";
 import { labelled, rejectsWith } from "../support/expect.js";
 import { scaled } from "../support/scale.js";
@@ -142,6 +142,54 @@ void test("case 5: damage in the state of one queue stays in that queue, and is 
     });
   });
 });
+
+void test("case 5: once repaired, a damaged queue opens in the same process, with all that is undamaged", async () => {
+  await withDirectory(async (parent) => {
+    const pristine = join(parent, "pristine");
+    await fill(pristine);
+    const victims = filesBelow(pristine).filter(
+      (path) => path.endsWith(".seg") && (belongs(path, "log/one") || belongs(path, "task/two")),
+    );
+    for (const [index, path] of victims.entries()) {
+      const victim = QUEUES.find((queue) => belongs(path, queue)) as QueueId;
+      const directory = join(parent, `trial-${index}`);
+      copyDirectory(pristine, directory);
+      const bytes = readFileSync(join(directory, path));
+      bytes[Math.floor(bytes.length / 2)]! ^= 1;
+      writeFileSync(join(directory, path), bytes);
+      await labelled(
+        () => path,
+        async () => {
+          const damaged = await open(directory, OPTIONS);
+          await rejectsWith("ERR_CORRUPT", use(damaged, victim));
+          await damaged.close();
+          const report = await repairDirectory(directory);
+          assert.ok(report.losses.length > 0);
+          const lost = report.losses.reduce((sum, { offsets }) => sum + (offsets ? offsets[1] - offsets[0] + 1 : 0), 0);
+          assert.ok(report.losses.every(({ queue }) => queue === victim || queue === `${victim}/dead`));
+          const mq = await open(directory, OPTIONS);
+          assert.equal((await mq.stats()).queues.damaged, 0);
+          for (const queue of QUEUES) if (queue !== victim) await drive(mq, queue);
+          assert.equal(await held(mq, victim), 100 - lost, "what is not damaged is there");
+          const name = basename(victim);
+          if (victim.startsWith("log/")) await (await mq.openLog(name)).append("more");
+          else await (await mq.openTask(name)).enqueue("more");
+          assert.equal(await held(mq, victim), 101 - lost);
+          await use(mq, victim);
+          await mq.close();
+          assert.ok((await verifyDirectory(directory)).ok);
+        },
+      );
+    }
+  });
+});
+
+async function held(mq: MessageQueue, queue: QueueId): Promise<number> {
+  const name = basename(queue);
+  if (queue.startsWith("log/")) return (await (await mq.openLog(name)).stats()).count;
+  const { ready, scheduled, leased, dead } = await (await mq.openTask(name)).stats();
+  return ready + scheduled + leased + dead;
+}
 
 async function theOthersWork(mq: MessageQueue, victim: QueueId): Promise<void> {
   for (const queue of QUEUES) if (queue !== victim) await drive(mq, queue);
