@@ -2,17 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dial, type Task } from "../../src/index.js";
 import { jsonLines, type Running, startVarve } from "../cli/program.js";
-import { withDirectory } from "../support/directories.js";
 import { rejectsWith } from "../support/expect.js";
 import { countsOf } from "../support/state.js";
-import { DaemonProcess, WITH_SIGNALS } from "./served.js";
+import { WITH_SIGNALS, withDaemon } from "./served.js";
 
 void test(
   "case 16: over the wire, the token of a worker that was blocked is refused on every connection",
   WITH_SIGNALS,
   () =>
-    withDirectory(async (directory) => {
-      const daemon = await DaemonProcess.start(directory);
+    withDaemon(async (daemon) => {
       const mq = await dial(daemon.target);
       const jobs = await mq.openTask("jobs", { lease: 300, maxAttempts: 3, backoff: { initial: 0, jitter: 0 } });
       const { id } = await jobs.enqueue("x");

@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dial, type TaskQueue, verifyDirectory } from "../../src/index.js";
 import { startChild } from "../support/child.js";
-import { withDirectory } from "../support/directories.js";
 import { rejectsWith } from "../support/expect.js";
 import { countsOf } from "../support/state.js";
-import { DaemonProcess, WITH_SIGNALS } from "./served.js";
+import { WITH_SIGNALS, withDaemon } from "./served.js";
 
 const COUNT = 100;
 const LEASE = "700ms";
@@ -19,8 +18,7 @@ void test(
   "case 17: over the wire, tasks of a client or of a daemon that was killed are offered again",
   WITH_SIGNALS,
   () =>
-    withDirectory(async (directory) => {
-      const daemon = await DaemonProcess.start(directory);
+    withDaemon(async (daemon, directory) => {
       const mq = await dial(daemon.target);
       const jobs = await mq.openTask("jobs");
       await jobs.enqueueBatch(Array.from({ length: COUNT }, (_, index) => `${index}`));

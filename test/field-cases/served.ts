@@ -83,7 +83,7 @@ export const WITH_SIGNALS = {
 } as const;
 
 /** A daemon in a process of its own, as it is run for real. */
-export class DaemonProcess {
+class DaemonProcess {
   readonly #directory: string;
   readonly #more: readonly string[];
   #running: Running;
@@ -114,6 +114,7 @@ export class DaemonProcess {
     this.#running.child.kill(signal);
   }
 
+  /** If it has not ended yet. */
   async kill(): Promise<void> {
     this.signal("SIGKILL");
     await this.#running.ended;
@@ -130,6 +131,21 @@ export class DaemonProcess {
   async start(): Promise<void> {
     [this.#running] = await run(this.#directory, this.target, this.#more);
   }
+}
+
+/** Serves a directory for the body, and leaves no process behind, whatever comes of that. */
+export function withDaemon(
+  body: (daemon: DaemonProcess, directory: string) => Promise<void>,
+  more: readonly string[] = [],
+): Promise<void> {
+  return withDirectory(async (directory) => {
+    const daemon = await DaemonProcess.start(directory, more);
+    try {
+      await body(daemon, directory);
+    } finally {
+      await daemon.kill();
+    }
+  });
 }
 
 async function run(directory: string, target: string, more: readonly string[]) {
