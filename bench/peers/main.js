@@ -41,13 +41,13 @@ const WORKS = {
 
 const HELP = `Usage: npm run bench:peers -- [options]
 
-  --quick              everything small and once: two minutes that show it works, not how fast
+  --quick              everything small and once: two or three minutes that show it works, not how fast
   --work <names>       ${Object.keys(WORKS).join(", ")} (all)
   --survives <class>   kill or power: only what survives a kill of the process, or a power loss (both)
   --peers <names>      only peers whose names hold one of these: redis,nats
   --kestrel <address>  host:port of another server of Kestrel's protocol; repeatable
   --rounds <n>         measured rounds, after one to warm up (3)
-  --seconds <n>        of one turn (0.4)
+  --seconds <n>        of one turn (0.3)
   --connections <list> 1,10,50,100,1000
   --pipeline <list>    1,16
   --backlog <n>        messages that wait at most (524288; 8388608 takes ten minutes and 10 GiB of memory for some peers)
@@ -101,7 +101,7 @@ function settingsOf(values) {
   return {
     quick,
     rounds: given("rounds", 3, 1),
-    seconds: given("seconds", 0.4, 0.2),
+    seconds: given("seconds", 0.3, 0.2),
     connections: list("connections", "1,10,50,100,1000", "1,50"),
     pipeline: list("pipeline", "1,16", "1,16"),
     backlog: given("backlog", 524_288, 32_768),

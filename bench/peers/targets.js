@@ -183,4 +183,5 @@ const FLOOR =
 const REASONS = [
   { works: ["queue", "log"], peer: "redis", why: FLOOR },
   { works: ["queue"], peer: "beanstalkd", why: FLOOR },
+  { works: ["log"], peer: "nats", why: "compiled Go that answers on several threads" },
 ];

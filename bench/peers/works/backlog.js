@@ -1,5 +1,6 @@
 /** Throughput and memory while ever more messages wait. One server after another: some keep all of them in memory. */
 
+import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { startAll } from "../contestants.js";
 import { residentBytes } from "../process-info.js";
@@ -42,6 +43,8 @@ export async function backlog(survives, context) {
       }
     } finally {
       await contestant.stop();
+      // The next one needs the space.
+      if (contestant.server.directory !== undefined) rmSync(contestant.server.directory, { recursive: true });
     }
   }
   return {

@@ -9,7 +9,7 @@ const SIZES = [64, 1024];
 /** Turns are longer here, so that preallocated files and work in the background are paid for by as much as they serve. */
 const LONGER = 4;
 /** For what is written in the background. */
-const QUIET_MS = 1500;
+const QUIET_MS = 1000;
 
 export async function cost(survives, context) {
   const { seconds, scratch, skip, progress } = context;
