@@ -5,9 +5,13 @@
  * next). So a stop or a crash on either side loses nothing, and the import goes on where it was when it is run again; the
  * one item per queue that was stored but not yet confirmed may then come twice. What waits in a queue is moved; positions
  * of durable cursors are not.
+ *
+ * In Kestrel, and there alone, `queue+child` is a queue of its own, which gets a copy of what is put into `queue`. Names here have
+ * no "+": it becomes `queue:child`.
  */
 
 import type { MessageQueue } from "../api/contract.js";
+import { VarveError } from "../api/errors.js";
 import { KestrelClient } from "./client.js";
 
 export interface ImportOptions {
@@ -31,18 +35,24 @@ export interface ImportProgress {
 
 export interface ImportedQueue {
   readonly queue: string;
+  /** The name of the task queue here. */
+  readonly into: string;
   readonly moved: number;
   readonly bytes: number;
 }
 
 const PROGRESS_ITEMS = 256;
 
-/** Resolves to what was moved; ends early, with all in order, when the signal is aborted. */
+/**
+ * Resolves to what was moved; ends early, with all in order, when the signal is aborted.
+ * @throws VarveError `ERR_ARGUMENT` (two queues would go by one name here), `ERR_QUEUE_NAME`, `ERR_IO`
+ */
 export async function importKestrel(mq: MessageQueue, options: ImportOptions): Promise<ImportedQueue[]> {
   const { host, port, signal } = options;
   const client = await KestrelClient.connect(host, port, signal);
   const expected = await waitingItems(client).finally(() => client.close());
   const names = [...(options.queues ?? expected.keys())];
+  checkNames(names);
   const imported: ImportedQueue[] = [];
   const next = names[Symbol.iterator]();
   const lanes = Array.from({ length: Math.min(options.parallel ?? 8, names.length) }, async () => {
@@ -62,7 +72,8 @@ async function importQueue(
   expected: number,
   { host, port, signal, onProgress }: ImportOptions,
 ): Promise<ImportedQueue> {
-  const tasks = await mq.openTask(queue);
+  const into = nameHere(queue);
+  const tasks = await mq.openTask(into);
   const client = await KestrelClient.connect(host, port, signal);
   let moved = 0;
   let bytes = 0;
@@ -86,9 +97,27 @@ async function importQueue(
       what = signal?.aborted === true ? "close" : "close/open";
     }
     onProgress?.({ queue, moved, expected });
-    return { queue, moved, bytes };
+    return { queue, into, moved, bytes };
   } finally {
     client.close();
+  }
+}
+
+function nameHere(queue: string): string {
+  return queue.replaceAll("+", ":");
+}
+
+function checkNames(names: readonly string[]): void {
+  const taken = new Map<string, string>();
+  for (const name of names) {
+    const other = taken.get(nameHere(name));
+    if (other !== undefined && other !== name) {
+      throw new VarveError(
+        "ERR_ARGUMENT",
+        `the queues ${other} and ${name} would both be ${nameHere(name)} here; move them one after the other (--queue)`,
+      );
+    }
+    taken.set(nameHere(name), name);
   }
 }
 
@@ -98,7 +127,7 @@ async function waitingItems(client: KestrelClient): Promise<Map<string, number>>
   const items = new Map<string, number>();
   for (const name of stats.keys()) {
     // Every queue has this one; names that end in _items may be Kestrel's other counters, and those with a dot are cursors.
-    const queue = /^queue_([^.+]+)_open_transactions$/.exec(name)?.[1];
+    const queue = /^queue_([^.]+)_open_transactions$/.exec(name)?.[1];
     if (queue !== undefined) items.set(queue, Number(stats.get(`queue_${queue}_items`) ?? 0));
   }
   return items;

@@ -8,6 +8,7 @@ import { open } from "../../src/index.js";
 import { type ImportProgress, importKestrel } from "../../src/kestrel/import.js";
 import { owns, startVarve, varve } from "../cli/program.js";
 import { withDirectory } from "../support/directories.js";
+import { rejectsWith } from "../support/expect.js";
 import { Seeded } from "../support/seeded.js";
 import { withFront } from "./front.js";
 import { FakeSiberite } from "./siberite.js";
@@ -196,6 +197,34 @@ test("varve import, killed again and again, loses nothing", async () => {
       for (const [index, items] of expected.entries()) {
         assert.ok(checkOrder(await drained(mq, "ab"[index]!), items) <= kills);
       }
+    });
+  });
+});
+
+test("a child queue of Kestrel goes by a name that is one here, and never together with another queue", async () => {
+  await withSiberite(async (kestrel, directory) => {
+    const parent = fill(kestrel, "orders", 3);
+    const child = fill(kestrel, "orders+audit", 4);
+    await withQueue(directory, async (mq) => {
+      const imported = await importKestrel(mq, { host: HOST, port: kestrel.port });
+      assert.deepEqual(
+        imported.map(({ queue, into, moved }) => [queue, into, moved]),
+        [
+          ["orders", "orders", 3],
+          ["orders+audit", "orders:audit", 4],
+        ],
+      );
+      assert.deepEqual(await drained(mq, "orders"), parent);
+      assert.deepEqual(await drained(mq, "orders:audit"), child);
+    });
+    fill(kestrel, "orders:audit", 1);
+    const left = fill(kestrel, "orders+audit", 1);
+    await withQueue(directory, async (mq) => {
+      const both = importKestrel(mq, { host: HOST, port: kestrel.port });
+      await rejectsWith("ERR_ARGUMENT", both, /orders\+audit and orders:audit|orders:audit and orders\+audit/);
+      assert.deepEqual(await drained(mq, "orders:audit"), []);
+      await importKestrel(mq, { host: HOST, port: kestrel.port, queues: ["orders+audit"] });
+      assert.deepEqual(await drained(mq, "orders:audit"), left);
     });
   });
 });

@@ -62,7 +62,7 @@ export class FakeSiberite {
       socket.write(this.#stats());
       return;
     }
-    const [, queue = "", suffixes = ""] = /^get ([\w:-]+)((?:\/(?:open|close))+)$/.exec(line) ?? [];
+    const [, queue = "", suffixes = ""] = /^get ([\w:+-]+)((?:\/(?:open|close))+)$/.exec(line) ?? [];
     const items = this.queues.get(queue) ?? [];
     if (suffixes.startsWith("/close")) {
       const cut = this.cut();

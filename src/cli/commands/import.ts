@@ -20,7 +20,7 @@ export function registerImport(program: Command): void {
     .description(
       "Moves what waits in the queues of a running server into task queues of the same names. An item is confirmed there " +
         "once it is on the disk here, so nothing is lost whatever stops; run it again to go on. The item of each queue that " +
-        "was under way may then come twice.",
+        "was under way may then come twice. A child queue of Kestrel, queue+child, becomes queue:child.",
     )
     .argument("<url>", "kestrel://host:port")
     .option("--queue <name>", "only this queue; may be given several times", several)
@@ -49,7 +49,9 @@ export function registerImport(program: Command): void {
         if (imported.length === 0) return "nothing to move";
         return table(
           ["queue", "moved", "bytes"],
-          imported.map(({ queue, moved, bytes }) => [queue, plural(moved, "item"), formatBytes(bytes)]),
+          imported.map(({ queue, into, moved, bytes }) => {
+            return [queue === into ? queue : `${queue} as ${into}`, plural(moved, "item"), formatBytes(bytes)];
+          }),
           run.paint,
         );
       });
