@@ -528,7 +528,8 @@ export interface TaskOptions<I = Bytes, O = Buffer> {
   readonly rate?: RateOptions | undefined;
   /**
    * A task gains one priority per so much waiting, so that urgent ones do not keep it back for ever. It counts from when it was
-   * enqueued, or could be delivered again. @defaultValue Infinity: priorities are strict
+   * enqueued, or could be delivered again; of those that have left memory, about: from when the first and the last of their
+   * segment were enqueued. @defaultValue Infinity: priorities are strict
    */
   readonly ageing?: Duration | undefined;
   /** Anything that belongs with the queue: replaces what was stored, as a whole. At most 4 KiB as JSON. */

@@ -347,11 +347,16 @@ export class TaskModel {
   /** Whether a task may have waited so much longer than a more urgent one that it comes first. */
   private mayPress({ priority }: Item, other: Item): boolean {
     if (this.pace.rules.ageing === undefined) return false;
-    // What stands before it for others of its priority, and waits for something else, may count for it. When those came that
-    // were there before this life is told by another clock.
-    const before = other.commit.answeredMs;
-    const cameBefore = ({ madeMs, answeredMs }: Commit) => answeredMs === 0 || madeMs < before;
-    return before === 0 || this.items.some((each) => each.priority === priority && cameBefore(each.commit));
+    // What stands before it for others of its priority, and waits for something else, may count for it; and when the other one
+    // came is told from when the first and the last of a run did. Of those that were there before this life, another clock tells.
+    let latest = other.commit.answeredMs;
+    for (const { priority: same, commit } of this.items) {
+      if (same === other.priority && commit.acked) latest = Math.max(latest, commit.answeredMs);
+    }
+    const cameBefore = ({ madeMs, answeredMs }: Commit) => answeredMs === 0 || madeMs < latest;
+    return (
+      other.commit.answeredMs === 0 || this.items.some((each) => each.priority === priority && cameBefore(each.commit))
+    );
   }
 
   private pendingDeliveriesBut(delivery: Commit): boolean {
