@@ -50,7 +50,7 @@ const REACHES: Readonly<Record<string, RegExp>> = {
   cli: /./,
   bench: /./,
   auth: /^node:crypto$/,
-  daemon: /^node:(?:net|tls|fs|crypto)$/,
+  daemon: /^node:(?:net|tls|http|fs|crypto)$/,
   kestrel: /^node:net$/,
   net: /^node:net$/,
   native: /^node:(?:net|tls|crypto|fs)$/,

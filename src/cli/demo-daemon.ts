@@ -47,6 +47,7 @@ function optionsOf(directory: string, { kestrel, native }: Ports): DaemonOptions
     open: {},
     kestrel: { host: HOST, port: kestrel },
     targets: [parseTarget(`tcp://${HOST}:${native}`)],
+    health: undefined,
     tls: undefined,
     users: undefined,
     insecure: false,

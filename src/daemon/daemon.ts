@@ -13,6 +13,7 @@ import { formatTarget, type Target } from "../wire/target.js";
 import { type Address, formatAddress } from "./address.js";
 import { type DaemonConfig, settingsFor } from "./config.js";
 import { checkExposure, type Listener } from "./exposure.js";
+import { HealthServer } from "./health.js";
 import { type LoadedTls, loadTls, type TlsFiles } from "./tls.js";
 import { readUsersFile } from "./users-file.js";
 
@@ -23,6 +24,8 @@ export interface DaemonOptions {
   readonly kestrel: Address | undefined;
   /** Where the native protocol is spoken. */
   readonly targets: readonly Target[];
+  /** Where HTTP tells how the daemon is, from before the directory is opened; undefined: nowhere. */
+  readonly health: Address | undefined;
   /** For targets with TLS, and read again by `reload`. */
   readonly tls: TlsFiles | undefined;
   /** The users file, read again by `reload`; undefined: whoever reaches the daemon may do everything. */
@@ -60,16 +63,19 @@ export class Daemon {
   readonly native: Native | undefined;
   readonly #options: DaemonOptions;
   readonly #access: Access | undefined;
+  readonly #health: HealthServer | undefined;
   #closing: Promise<void> | undefined;
 
   private constructor(
     options: DaemonOptions,
     queue: MessageQueue,
     access: Access | undefined,
+    health: HealthServer | undefined,
     kestrel: Kestrel | undefined,
     native: Native | undefined,
   ) {
     this.#options = options;
+    this.#health = health;
     this.queue = queue;
     this.#access = access;
     this.kestrel = kestrel;
@@ -87,9 +93,11 @@ export class Daemon {
     const tls = options.tls && loadTls(options.tls);
     checkListeners(options, users);
     const access = users && new Access(users);
-    const queue = await openSole(options.dataDir, { ...options.open, logger });
+    const health = options.health && (await startHealth(options.health, options));
+    let queue: MessageQueue | undefined;
     let native: Native | undefined;
     try {
+      queue = await openSole(options.dataDir, { ...options.open, logger });
       await applySettings(queue, config);
       native = options.targets.length === 0 ? undefined : await startNative(queue, options, tls, access);
       const front = kestrel && (await startKestrel(queue, kestrel, options, access));
@@ -97,10 +105,12 @@ export class Daemon {
       const targets = native?.targets.map(formatTarget);
       logger.info({ kestrel: shown, targets, directory: options.dataDir, pid: process.pid }, "listening");
       if (tls !== undefined) warnOfCertificate(tls, logger);
-      return new Daemon(options, queue, access, front, native);
+      health?.opened(queue);
+      return new Daemon(options, queue, access, health, front, native);
     } catch (error) {
+      health?.close();
       await native?.server.close(0);
-      await queue.close().catch(() => {});
+      await queue?.close().catch(() => {});
       throw error;
     }
   }
@@ -141,9 +151,11 @@ export class Daemon {
     const { logger } = this.#options;
     const connections = (this.kestrel?.server.connections ?? 0) + (this.native?.server.connections ?? 0);
     logger.info({ connections }, "stopping");
+    this.#health?.stopping();
     await this.kestrel?.server.close(DRAIN_MS);
     // At once: calls that wait for room in a queue are answered by its end.
     await Promise.all([this.native?.server.close(DRAIN_MS), this.queue.close()]);
+    this.#health?.close();
     logger.info({}, "stopped");
   }
 }
@@ -164,6 +176,13 @@ function checkListeners({ kestrel, targets, tls, insecure }: DaemonOptions, user
     insecure,
   };
   for (const listener of listeners) checkExposure(listener, protection);
+}
+
+async function startHealth(address: Address, { dataDir, logger }: DaemonOptions): Promise<HealthServer> {
+  const server = new HealthServer();
+  const shown = formatAddress(await server.listen(address));
+  logger.info({ health: shown, directory: dataDir, pid: process.pid }, "starting");
+  return server;
 }
 
 async function startNative(

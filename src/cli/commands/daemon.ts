@@ -15,6 +15,7 @@ import { action } from "../run.js";
 interface DaemonCommandOptions {
   readonly target?: readonly string[];
   readonly kestrel?: string;
+  readonly health?: string;
   readonly tlsCert?: string;
   readonly tlsKey?: string;
   readonly tlsCa?: string;
@@ -52,6 +53,10 @@ export function registerDaemon(program: Command, version: string): void {
     .option(
       "--kestrel <host:port>",
       `where to listen for memcache clients (${KESTREL_DEFAULT} without --target and --auth)`,
+    )
+    .option(
+      "--health <host:port>",
+      "where HTTP tells at /health how the daemon is, from its start on (docs/guide/operations.md)",
     )
     .option("--tls-cert <file>", "PEM certificate of tls:// targets, with those that lead to its authority behind it")
     .option("--tls-key <file>", "its PEM key")
@@ -97,6 +102,7 @@ export function registerDaemon(program: Command, version: string): void {
         maxQueues: options.maxQueues,
       },
       kestrel: kestrelAddress(options),
+      health: options.health === undefined ? undefined : parseAddress(options.health, "--health"),
       targets: (options.target ?? []).map((target) => parseTarget(target, "--target")),
       tls: tlsFiles(options),
       users: options.auth,
