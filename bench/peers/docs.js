@@ -162,11 +162,12 @@ export function writeDocs(results) {
   const { sections, skipped } = results;
   const { date, machine, settings } = results;
   mkdirSync(PAGES, { recursive: true });
-  const subtitle = `${date.slice(0, 10)}, ${machine.processors} x ${machine.processor}, Node ${machine.node}, median of ${rounds(settings.rounds)} with lowest and highest`;
+  const subtitleOf = (measured) =>
+    `${measured.date.slice(0, 10)}, ${machine.processors} x ${machine.processor}, Node ${machine.node}, median of ${rounds(measured.rounds)} with lowest and highest`;
   const write = (name, text) => writeFileSync(new URL(name, PAGES), text);
-  for (const section of sections) write(`${slug(section)}.svg`, figureOf(section, subtitle));
+  for (const section of sections) write(`${slug(section)}.svg`, figureOf(section, subtitleOf(section)));
   const summary = summaryOf(sections);
-  write("summary.svg", summaryFigure(summary, subtitle));
+  write("summary.svg", summaryFigure(summary, subtitleOf({ date, rounds: settings.rounds })));
   write("results.json", `${JSON.stringify(results, undefined, 1)}\n`);
 
   const targets = targetsOf(sections, settings.kestrel);
@@ -186,6 +187,7 @@ export function writeDocs(results) {
       ),
       ...sections.flatMap((section) => [
         `## ${headingOf(section)}`,
+        ...(section.date === date ? [] : [`Of ${section.date.slice(0, 10)}, ${rounds(section.rounds)}.`]),
         `![${headingOf(section)}](${slug(section)}.svg)`,
         sectionMarkdown(section),
         ...aheadOf(section).map((text) => `${text}.`),

@@ -164,7 +164,8 @@ async function measure(values) {
       const context = { ...settings, shapes, wants, skip, progress, scratch: directory };
       const section = await run(survives, context).catch((error) => {
         // What was measured before is not lost for it.
-        skip(`${work}, survives ${survives}`, error.stack);
+        process.stderr.write(`\r\x1b[K${error.stack}\n`);
+        skip(`${work}, survives ${survives}`, error.message.split("\n")[0]);
         process.exitCode = 1;
         return undefined;
       });
@@ -172,7 +173,7 @@ async function measure(values) {
       before += share;
       bar.clear();
       if (section === undefined) continue;
-      const measured = { ...section, date: new Date().toISOString() };
+      const measured = { ...section, date, rounds: settings.rounds };
       done.push(measured);
       process.stdout.write(`${sectionText(measured)}\n`);
       for (const text of aheadOf(measured)) process.stdout.write(`  ${text}\n`);
@@ -190,8 +191,10 @@ function together(files) {
   for (const { sections: each } of [first, ...others]) {
     for (const section of each) sections.set(`${section.work} ${section.survives}`, section);
   }
-  const skipped = [first, ...others].flatMap((each) => each.skipped);
-  return { ...first, skipped, sections: [...sections.values()] };
+  const skipped = new Map(
+    [first, ...others].flatMap((each) => each.skipped).map((each) => [`${each.name} ${each.reason}`, each]),
+  );
+  return { ...first, skipped: [...skipped.values()], sections: [...sections.values()] };
 }
 
 async function main() {

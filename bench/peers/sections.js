@@ -1,5 +1,5 @@
 /**
- * What a run produces. A section is one kind of work in one durability class:
+ * What a run produces. A section is one kind of work in one durability class; `date` and `rounds` of the run are added to it.
  *
  * @typedef {object} Comparison contestants that did the same, round by round
  * @property {"comparison"} form

@@ -107,7 +107,10 @@ export async function startServer(name, directory) {
   const startedMs = performance.now();
   const isReady = async () => (await answers(port)) && (!args.includes(PROGRAM) || (await answers(port + 1)));
   while (!(await isReady())) {
-    if (!running.has(child)) throw new Error(said.trim().split("\n").at(-1) || `${program} did not start`);
+    if (!running.has(child)) {
+      const last = said.trim().split("\n").at(-1).replaceAll(`${directory}/`, "");
+      throw new Error(last || `${program} did not start`);
+    }
     if (performance.now() - startedMs > START_MS_MAX) {
       await stop();
       throw new Error(`${program} did not answer within ${START_MS_MAX / 1000} s`);
@@ -119,10 +122,10 @@ export async function startServer(name, directory) {
 
 export const freshDirectory = (parent) => mkdtempSync(join(parent, "server-"));
 
-/** The first line that a program tells of its version; undefined when there is no such program. */
+/** What a program tells of its version; undefined when there is no such program. */
 export function versionOf(program, option) {
   const { error, stdout, stderr } = spawnSync(program, [option], { encoding: "utf8" });
-  return error === undefined ? (stdout || stderr).split("\n")[0].trim() : undefined;
+  return error === undefined ? (/\d+(\.\d+)+/.exec(stdout || stderr)?.[0] ?? "unknown") : undefined;
 }
 
 /** Two in a row. */
