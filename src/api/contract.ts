@@ -206,8 +206,8 @@ export interface QueueLimits {
   /** Largest payload, where that is less than the directory's `maxMessageBytes`. @defaultValue Infinity */
   readonly maxMessageBytes?: Size | undefined;
   /**
-   * What becomes of a message that does not fit: refused with `ERR_QUEUE_FULL`; waits until there is room; or, in a log,
-   * the oldest records go for it in the same commit. A message in a transaction or a flow is refused instead of waiting,
+   * What becomes of a message that does not fit: refused with `ERR_QUEUE_FULL`; waits until there is room; or the oldest go
+   * for it, in a log in the same commit, in a task queue of those that wait and just before it. A message in a transaction or a flow is refused instead of waiting,
    * and the messages of one commit see each other; that of a schedule stays due until there is room.
    * @defaultValue "refuse"
    */

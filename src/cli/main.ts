@@ -24,6 +24,11 @@ function tell(failure: Failure, program: Command): void {
   process.stderr.write(`Try: varve ${command === undefined ? "" : `${command} `}--help\n`);
 }
 
+// Who reads the help through a pager, or the head of it, may leave before its end. Commands see to their own output.
+process.stdout.on("error", ({ code }: NodeJS.ErrnoException) => {
+  if (code !== "EPIPE") process.exitCode = ExitCode.failure;
+});
+
 const program = buildProgram(readVersion());
 try {
   await program.parseAsync();

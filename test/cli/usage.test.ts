@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { filesBelow, withDirectory } from "../support/directories.js";
-import { jsonLines, varve } from "./program.js";
+import { jsonLines, startVarve, varve } from "./program.js";
 
 const COMMANDS = [
   "create",
@@ -140,3 +140,10 @@ test("the directory comes from the option, before or behind the command, else fr
       );
     }
   }));
+
+test("the help may be left before its end", async () => {
+  const running = startVarve(["--help"]);
+  running.child.stdout.destroy();
+  const { code, stderr } = await running.ended;
+  assert.deepEqual([code, stderr], [0, ""]);
+});
