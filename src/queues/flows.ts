@@ -52,8 +52,6 @@ export const FLOW_LINKS_MAX = 100_000;
 export const CHILD_DONE_BYTES_MAX = OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX;
 const ID_BYTES_MAX = 24;
 const REASON_CHARS_MAX = 512;
-/** A reason, in UTF-8. */
-const REASON_BYTES_MAX = 3 * REASON_CHARS_MAX;
 /** Parents that are told by one commit. */
 const TOLD_AT_ONCE = 100;
 /** After a failure, it is tried again when this has passed. */
@@ -409,9 +407,17 @@ export class Flows {
 
   /** Tells parents that a child of theirs is gone. */
   #tell(engine: Engine): Promise<void> {
-    const told = this.#untold.slice(0, TOLD_AT_ONCE);
+    const told: Untold[] = [];
+    let bytes = OPERATION_HEADER_BYTES + 16;
+    for (const each of this.#untold) {
+      const more = CHILD_DONE_BYTES_MAX + Buffer.byteLength(each.reason);
+      // A commit may take little where log files are small.
+      if (told.length > 0 && (told.length === TOLD_AT_ONCE || bytes + more > engine.commitBytesMax / 2)) break;
+      told.push(each);
+      bytes += more;
+    }
     return new Promise((resolve, reject) => {
-      engine.begin(0, 0, told.length * (CHILD_DONE_BYTES_MAX + REASON_BYTES_MAX) + OPERATION_HEADER_BYTES + 16, true);
+      engine.begin(0, 0, bytes, true);
       for (const { parent, reason } of told) {
         if (this.#host.flowsOf(parent.queueId) === undefined) continue;
         stageGone(engine, parent, reason);

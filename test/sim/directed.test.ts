@@ -10,6 +10,8 @@ const TRIALS = 24;
 /** Whose settling takes more of the log than is allocated at a time. */
 const TASKS = 8000;
 
+/** With what might have to be said of each, more than a commit takes. */
+const CHILDREN = 200;
 /** Of 10 kB, more than a log file holds. */
 const TASKS_OF_A_FILE = 30;
 /** Of 30 kB, more than is read at a time. */
@@ -360,6 +362,19 @@ void test("a task that is purged while it is looked for is not called damaged", 
     assert.deepEqual(call === "status" ? (answer as TaskStatus).state : answer, call === "status" ? "done" : false);
     await machine.settle(Promise.all(changes));
   }
+});
+
+void test("a parent is told of very many children that are gone, where log files are small", async () => {
+  const machine = Simulated.boot(14);
+  const mq = await machine.open();
+  const parents = await machine.settle(mq.openTask("parents"));
+  const children = await machine.settle(mq.openTask("children"));
+  const child = { queue: children, input: "child" };
+  const flow = { queue: parents, input: "parent", children: Array.from({ length: CHILDREN }, () => child) };
+  const { task } = await machine.settle(mq.flow(flow));
+  await machine.settle(children.purge());
+  await machine.pass(5000);
+  assert.equal((await machine.settle(parents.status(task.id))).state, "dead");
 });
 
 void test("what a purge removed that is lost in a power cut is there, although a checkpoint came in between", async () => {
