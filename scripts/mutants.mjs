@@ -30,7 +30,7 @@ import { build, checkNode, fail, install, ROOT } from "./setup.mjs";
 
 /** One seed takes a fraction of a second, a test file some seconds. */
 const SEED_SECONDS_MAX = 60;
-const TEST_SECONDS_MAX = 120;
+const TEST_SECONDS_MAX = 45;
 const SEEDS_FILE = join(ROOT, "test/mutants/seeds.json");
 
 checkNode();

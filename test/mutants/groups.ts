@@ -35,7 +35,7 @@ export const groupMutants: readonly Mutant[] = [
     search: "    if (!this.#group.isActive(this.#member)) throw this.#standsBy();\n    const { next }",
     replacement: "    const { next }",
     breaks: "a group has one reader at a time",
-    killer: simulator,
+    killer: testFile("test/conformance/embedded-still.test.ts", "one member reads, the next one takes over"),
   },
   {
     name: "a commit moves a group back",

@@ -107,7 +107,7 @@ export const taskMutants: readonly Mutant[] = [
     search: "task.tokenHigh === token.high && task.tokenLow === token.low && task.attempt === token.attempt;",
     replacement: "task.attempt === token.attempt;",
     breaks: "who has lost a lease cannot settle the task, also after a power cut that took a delivery with it",
-    killer: simulator,
+    killer: directed("a lease that a power cut took"),
   },
   {
     name: "a task may be settled twice at once",
@@ -123,7 +123,7 @@ export const taskMutants: readonly Mutant[] = [
     search: "    this.consumer.stageAck(tasks);\n    engine.add(new Ack(",
     replacement: "    this.consumer.stageAck(tasks);\n    this.consumer.acked(tasks);\n    engine.add(new Ack(",
     breaks: "a failed write changes no state",
-    killer: simulator,
+    killer: directed("an ack that could not be written"),
   },
   {
     name: "an ack is not logged",

@@ -282,6 +282,34 @@ for (const walFileBytes of ["256KiB", "4MiB"]) {
   });
 }
 
+void test("a lease that a power cut took with it settles nothing, though the task is out again for the same attempt", async () => {
+  const machine = Simulated.boot(10);
+  const options = { ...TINY, durability: "async" } as const;
+  const mq = await machine.open(options);
+  const jobs = await machine.settle(mq.openTask("jobs"));
+  await machine.settle(jobs.enqueue("task", { durability: "sync" }));
+  const lost = (await machine.settle(jobs.dequeue()))!;
+  const next = machine.cutPower("none");
+  const again = await next.settle((await next.open(options)).openTask("jobs"));
+  const held = (await next.settle(again.dequeue()))!;
+  assert.deepEqual([lost.id, lost.attempt], [held.id, held.attempt]);
+  assert.equal(await next.settle(codeOf(again.ack(lost.token))), "ERR_STALE_LEASE");
+  await next.settle(again.ack(held.token));
+});
+
+void test("an ack that could not be written has not happened", async () => {
+  const machine = Simulated.boot(11);
+  const mq = await machine.open();
+  const jobs = await machine.settle(mq.openTask("jobs"));
+  await machine.settle(jobs.enqueue("task"));
+  const task = (await machine.settle(jobs.dequeue()))!;
+  machine.disk.onCall = (kind, _path, call) => {
+    if (kind === "writeSync") machine.disk.failAt(call, { errno: "EIO" });
+  };
+  assert.equal(await machine.settle(codeOf(jobs.ack(task))), "ERR_OUTCOME_UNKNOWN");
+  assert.equal((await machine.settle(jobs.stats())).leased, 1);
+});
+
 for (const end of ["a kill", "a close"] as const) {
   void test(`a task that waits for its next attempt waits on after ${end}`, async () => {
     const machine = Simulated.boot(9);
