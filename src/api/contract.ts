@@ -755,7 +755,7 @@ export interface DequeueOptions extends CommitOptions {
   /**
    * Overrides the queue's lease for this delivery. "session": no time limit; the lease ends with this `MessageQueue`, or
    * with the connection that it was dialled by, and the task goes back to the head. After a crash it does so when the
-   * directory is opened again; several come back in their order, behind what was given back before, and the attempt counts.
+   * directory is opened again, before what stands behind it in the queue, and the attempt counts.
    */
   readonly lease?: Duration | "session" | undefined;
   /**

@@ -316,15 +316,12 @@ export class Ledger {
   }
 
   /**
-   * Takes back what was held by sessions that are over: to the head, in the order of the tasks, or behind the ready ones,
-   * in the order in which they were handed out. Not logged: it follows from the restart. At the head they come after those
-   * that are there already, so that the order is the same whether what the next life logs is repeated before or after this.
-   * One that has had its last attempt gets a lease that is up.
+   * Takes back what was held by sessions that are over: to the head, or behind the ready ones, in the order in which they
+   * were handed out. Not logged: it follows from the restart. One that has had its last attempt gets a lease that is up.
    */
   endSessions(elapsedMs: number, isExhausted: (task: Outstanding) => boolean, toHead: boolean): void {
     const held = [...this.leased].filter((task) => task.at === Number.POSITIVE_INFINITY);
-    if (toHead) held.sort((a, b) => b.offset - a.offset);
-    const first = this.returned.splice(0);
+    const before = this.returned.splice(0);
     for (const task of held) {
       if (isExhausted(task)) {
         this.extend(task, elapsedMs);
@@ -334,7 +331,8 @@ export class Ledger {
         else this.#makeReady(task, elapsedMs);
       }
     }
-    for (const task of first) this.returned.push(task);
+    const back = this.returned.splice(0);
+    this.returned.push(...mergeReturned(before, back));
   }
 
   encode(output: Encoder): void {
@@ -491,4 +489,20 @@ export function decodeFailures(input: Decoder): Failure[] | undefined {
   const count = input.varint();
   if (count === 0) return undefined;
   return Array.from({ length: count }, () => ({ attempt: input.varint(), at: input.varint(), error: input.string() }));
+}
+
+/**
+ * Puts tasks that come back to the head with a restart among those that are there, the next one last: each before those behind
+ * it in the queue, so that first in is first out, and behind others, which the next life may have given back meanwhile.
+ */
+export function mergeReturned(returned: readonly Outstanding[], back: readonly Outstanding[]): Outstanding[] {
+  const last = [...back].sort((a, b) => b.offset - a.offset);
+  const merged: Outstanding[] = [];
+  for (let index = returned.length - 1; index >= 0; index--) {
+    const task = returned[index]!;
+    while (last.length > 0 && last[last.length - 1]!.offset < task.offset) merged.push(last.pop()!);
+    merged.push(task);
+  }
+  while (last.length > 0) merged.push(last.pop()!);
+  return merged.reverse();
 }

@@ -297,6 +297,21 @@ void test("a lease that a power cut took with it settles nothing, though the tas
   await next.settle(again.ack(held.token));
 });
 
+void test("what a session held when it was killed comes back before what was behind it, also the second time", async () => {
+  let machine = Simulated.boot(12);
+  const openJobs = async () => machine.settle((await machine.open()).openTask("jobs"));
+  let jobs = await openJobs();
+  await machine.settle(jobs.enqueueBatch(["1", "2", "3"]));
+  for (const max of [2, 1]) {
+    await machine.settle(jobs.dequeueBatch({ max, lease: "session" }));
+    machine = machine.kill();
+    jobs = await openJobs();
+  }
+  for (const expected of ["1", "2", "3"]) {
+    assert.equal((await machine.settle(jobs.dequeue()))?.payload.toString(), expected);
+  }
+});
+
 void test("an ack that could not be written has not happened", async () => {
   const machine = Simulated.boot(11);
   const mq = await machine.open();

@@ -4,7 +4,7 @@ import { offsetsToSkip } from "../../src/engine/recovery.js";
 import type { Consumer } from "../../src/queues/consumer.js";
 import { GroupType } from "../../src/queues/group.js";
 import type { Lane } from "../../src/queues/lane.js";
-import { Outstanding, TaskPhase } from "../../src/queues/ledger.js";
+import { mergeReturned, Outstanding, TaskPhase } from "../../src/queues/ledger.js";
 import { LogState } from "../../src/queues/log-state.js";
 import type { Scheduled } from "../../src/queues/scheduled.js";
 import { TaskState } from "../../src/queues/task-state.js";
@@ -202,9 +202,9 @@ function describeLane(
     const lease = isLeased(task) ? `leased ${task.tokenHigh}.${task.tokenLow} until ${endOf(task)}` : "";
     return `${task.offset}:${task.attempt}/${task.limit}-${failures} ${lease}`;
   });
-  // What sessions hold comes back with the end of this life, the lowest last, and behind what is back already.
-  const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task)).reverse();
-  const back = [...sessions, ...ledger.returned].map(({ offset }) => offset);
+  // What sessions hold comes back with the end of this life.
+  const sessions = tasks.filter((task) => task.phase === TaskPhase.Leased && !isLeased(task));
+  const back = mergeReturned(ledger.returned, sessions).map(({ offset }) => offset);
   const end = endIn(ends, stream);
   const cursor = Math.min(ledger.cursor, end);
   const isThere = (offset: number) => ledger.outstanding.has(offset) || scheduled?.has(number, offset) === true;

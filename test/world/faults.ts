@@ -25,8 +25,11 @@ const FAULTS = [
   ["fdatasync", "EIO"],
   ["pwritev", "ENOSPC"],
 ] as const;
-/** What fails there costs nothing: who owned the directory, hints, a log file made ready before it is needed. */
-const NEEDLESS = /\/LOCK(\.owner)?>|\.idx>|\/ahead\.wal>/;
+/**
+ * What fails there costs nothing: who owned the directory, hints, a log file made ready before it is needed, or one that a
+ * checkpoint took the place of while its sync began.
+ */
+const NEEDLESS = /\/LOCK(\.owner)?>|\.idx>|\/ahead\.wal>|\/spare-\d+\.wal>/;
 const CALLS_TRACED = "fdatasync,fsync,pwrite64,pwritev";
 const TOLD = ["ERR_READ_ONLY", "ERR_OUTCOME_UNKNOWN", "ERR_DISK_FULL", "ERR_IO"];
 
