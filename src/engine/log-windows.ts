@@ -17,7 +17,10 @@ interface Window {
   readonly done: Promise<void>;
 }
 
-/** Reads batches back from log files, as they are to stand in segments: with zeros behind each. One at a time: its two buffers are reused. */
+/**
+ * Reads batches back from log files, as they are to stand in segments: with zeros behind each. One at a time: its two
+ * buffers are reused.
+ */
 export class LogWindows {
   readonly #buffers: Buffer[] = [];
 
@@ -31,13 +34,13 @@ export class LogWindows {
     for (let count = 1; reading !== undefined; count++) {
       const { from, to, buffer, start, done } = reading;
       await done;
-      // No checksum is over the padding: where a sector that was torn held the same records before, it may hold more.
-      for (let index = from; index < to; index++)
-        zeroPadding(buffer, refs[index]!.position - start, refs[index]!.bytes);
       reading = this.#read(file, refs, to, count);
       const finished = reading?.done.catch(() => {});
       try {
-        await visit(refs.slice(from, to), buffer, start);
+        const read = refs.slice(from, to);
+        // No checksum is over the padding: where a sector that was torn held the same records before, it may hold more.
+        for (const { position, bytes } of read) zeroPadding(buffer, position - start, bytes);
+        await visit(read, buffer, start);
       } catch (error) {
         // The buffers are the next call's as soon as this one has failed: nothing may be on its way into them.
         await finished;
