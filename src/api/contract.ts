@@ -110,9 +110,9 @@ export interface CommitOptions {
  * refused, or had nothing to change, leaves no trace, and is made anew when it is repeated.
  *
  * Taken by every call with {@link CommitOptions}. A `dequeue` that is repeated gives the same tasks with the same tokens, as far
- * as their leases still hold; it excludes `autoAck`. Calls without these options, which make several commits or none, have
- * no name: `compact`, `expire`, `sync`, `close`, `redrive` and `purge` of dead letters. `openLog`, `openTask`, `group`,
- * `sharedGroup` and `cursor` may be repeated as they are.
+ * as their leases still hold; it excludes `autoAck`. A `redrive` or `purge` of dead letters makes several commits: one that is
+ * repeated goes on where it was, and counts them all. Calls without these options have no name: `compact`, `expire`, `sync` and
+ * `close`. `openLog`, `openTask`, `group`, `sharedGroup` and `cursor` may be repeated as they are.
  *
  * The last 1024 answers of a producer are remembered, those of 10,000 producers, a day without a change long (time
  * during which the directory is closed does not count), and 4 MiB in all; `settled` makes room earlier.
@@ -1130,9 +1130,9 @@ export interface DeadLetters<O = Buffer> {
   /** Oldest first, 1000 unless `limit` (at most 100,000) says otherwise. Page on with `after: last.offset`. */
   read(options?: { readonly after?: number; readonly limit?: number }): Promise<DeadLetter<O>[]>;
   /** Moves dead letters back to their queue with a fresh attempt count; each is in exactly one place. Returns how many. */
-  redrive(selection?: DeadSelection): Promise<number>;
-  /** Deletes dead letters. Returns how many. */
-  purge(selection?: DeadSelection): Promise<number>;
+  redrive(selection?: DeadSelection, options?: CommitOptions): Promise<number>;
+  /** Deletes dead letters. Returns how many. Other than all of them, and those redriven, in commits of up to 256. */
+  purge(selection?: DeadSelection, options?: CommitOptions): Promise<number>;
 }
 
 // ------------------------------------------------------------------------------------------------------------- worker

@@ -15,8 +15,8 @@ export interface DialledQueue extends MessageQueue {
 /**
  * Connects to a daemon. What it returns does what `open` of the daemon's directory would, over the network, and through
  * lost connections: it connects again by itself, and goes on with tails, workers and leases. A call whose answer was lost is made
- * again: a change under its name, so that it is carried out once (`RequestIdentity`). Where that cannot be told any more, and
- * for `redrive` and `purge` of dead letters, it ends with `ERR_OUTCOME_UNKNOWN`.
+ * again: a change under its name, so that it is carried out once (`RequestIdentity`). Where that cannot be told any more, it
+ * ends with `ERR_OUTCOME_UNKNOWN`.
  *
  * Closing it leaves the daemon's directory open. Tasks that were taken for the "session" go back then.
  *

@@ -538,7 +538,7 @@ export class Link implements Listener {
       } else if (pending.method === PING) {
         this.#forget(pending);
         pending.refused(unreachable(this.#target, error));
-      } else if (pending.method.repeat === "never" || (pending.method.repeat === "named" && !knowsNames)) {
+      } else if (pending.method.repeat === "named" && !knowsNames) {
         this.#forget(pending);
         pending.refused(outcomeUnknown(pending.method, unreachable(this.#target, error)));
       } else {

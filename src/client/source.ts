@@ -310,14 +310,16 @@ export class DialledDeadLetters<O> implements DeadLetters<O> {
     return letters.map((letter) => ({ ...letter, payload: decodeOr(this.#codec, letter.raw) }));
   }
 
-  async redrive(selection?: DeadSelection): Promise<number> {
+  async redrive(selection?: DeadSelection, options?: CommitOptions): Promise<number> {
     resolveDeadSelection(selection);
-    return await this.#call(Methods.deadRedrive, selection);
+    resolveCommitOptions(options);
+    return await this.#call(Methods.deadRedrive, selection, options);
   }
 
-  async purge(selection?: DeadSelection): Promise<number> {
+  async purge(selection?: DeadSelection, options?: CommitOptions): Promise<number> {
     resolveDeadSelection(selection);
-    return await this.#call(Methods.deadPurge, selection);
+    resolveCommitOptions(options);
+    return await this.#call(Methods.deadPurge, selection, options);
   }
 }
 

@@ -151,8 +151,8 @@ export const RUN: readonly (Run | undefined)[] = (() => {
   });
   define(Methods.peek, (call) => anySource(call).peek(waiting(call, call.args[0])));
   define(Methods.deadRead, (call) => source(call).dead.read(...(call.args as [Anything])));
-  define(Methods.deadRedrive, (call) => source(call).dead.redrive(...(call.args as [Anything])));
-  define(Methods.deadPurge, (call) => source(call).dead.purge(...(call.args as [Anything])));
+  define(Methods.deadRedrive, (call) => source(call).dead.redrive(...(call.args as [Anything, Anything])));
+  define(Methods.deadPurge, (call) => source(call).dead.purge(...(call.args as [Anything, Anything])));
 
   // Task queues.
   define(Methods.expire, (call) => tasks(call).expire());
@@ -193,6 +193,8 @@ const OPTIONS_AT: ReadonlyMap<Method, number> = new Map<Method, number>([
   [Methods.memberCommit, 1],
   [Methods.memberSeek, 1],
   [Methods.release, 1],
+  [Methods.deadRedrive, 1],
+  [Methods.deadPurge, 1],
   [Methods.pause, 0],
   [Methods.resume, 0],
   [Methods.purgeTasks, 0],

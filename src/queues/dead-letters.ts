@@ -1,13 +1,15 @@
 import type { Codec } from "../api/codec.js";
-import type { DeadLetter, DeadLetters, DeadSelection } from "../api/contract.js";
-import { resolveDeadReadOptions, resolveDeadSelection } from "../api/options.js";
+import type { CommitOptions, DeadLetter, DeadLetters, DeadSelection, Durability } from "../api/contract.js";
+import { resolveCommitOptions, resolveDeadReadOptions, resolveDeadSelection } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { requestBytes } from "../engine/requests.js";
 import { type RecordCursor, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import { type Consumer, ConsumerOp } from "./consumer.js";
 import type { Lane } from "./lane.js";
 import type { Redriven as RedrivenTask } from "./outcomes.js";
+import { type Answer, AnswerKind, type Request, requested } from "./requested.js";
 import { decodeTaskAttributes, encodeTaskAttributes } from "./task-record.js";
 
 /** Dead letters moved or deleted by one commit, at most, and the bytes of their records, about. */
@@ -25,6 +27,46 @@ interface Selected {
   /** Wall clock time by which they had died. */
   readonly diedBy: number | undefined;
   readonly limit: number | undefined;
+}
+
+/** How far a call has got that redrives or purges letters, as all its commits so far have left it. */
+interface Progress {
+  /** Of these letters: their queue may have been made again meanwhile. */
+  readonly queue: number;
+  readonly consumer: number;
+  readonly count: number;
+  /** The offsets that are still to be looked at: from `next` on, below `until`. */
+  readonly next: number;
+  readonly until: number;
+  readonly diedBy: number | undefined;
+}
+
+const PROGRESS: Answer<Progress> = {
+  kind: AnswerKind.Letters,
+  goesOn: true,
+  bytesMax: () => 6 * VARINT_BYTES_MAX,
+  encode(output, { queue, consumer, count, next, until, diedBy }) {
+    for (const field of [queue, consumer, count, next, until]) output.varint(field);
+    output.varint(diedBy === undefined ? 0 : diedBy + 1);
+  },
+  decode(input) {
+    const [queue, consumer, count, next, until, died] = Array.from({ length: 6 }, () => input.varint());
+    return {
+      queue: queue!,
+      consumer: consumer!,
+      count: count!,
+      next: next!,
+      until: until!,
+      diedBy: died === 0 ? undefined : died! - 1,
+    };
+  },
+  isNone: ({ count }) => count === 0,
+};
+
+/** Whose commits these are: how durable, and which call they carry out. */
+interface Terms {
+  readonly durability: Durability;
+  readonly request?: Request<Progress> | undefined;
 }
 
 /** A dead letter on its way back to its queue. */
@@ -59,46 +101,15 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     return letters;
   }
 
-  async redrive(selection?: DeadSelection): Promise<number> {
-    const selected = this.#resolve(selection);
-    return await this.#exclusively(async () => {
-      const until = this.#consumer.dead.stream?.next ?? 0;
-      const bytesMax = Math.min(CHUNK_BYTES, this.#engine.commitBytesMax - LETTER_BYTES_MAX);
-      let moved = 0;
-      for (let from = 0; ; ) {
-        const chunk: Redriven[] = [];
-        let bytes = 0;
-        await this.#select(selected, moved, from, until, (record) => {
-          const parts = redrivenParts(record);
-          const own = recordBytesMax(parts);
-          // One that does not fit any more begins the next chunk.
-          if (chunk.length > 0 && bytes + own + (chunk.length + 1) * LETTER_BYTES_MAX > bytesMax) return false;
-          chunk.push({ offset: record.offset, id: idOf(record), lane: laneOf(record), parts });
-          bytes += own;
-          return chunk.length < CHUNK_LETTERS;
-        });
-        const last = chunk[chunk.length - 1];
-        if (last === undefined) return moved;
-        await this.#redriveChunk(chunk, bytes);
-        moved += chunk.length;
-        from = last.offset + 1;
-      }
-    });
+  redrive(selection?: DeadSelection, options?: CommitOptions): Promise<number> {
+    return this.#stepByStep(selection, options, (selected, so, terms) => this.#redriveChunk(selected, so, terms));
   }
 
-  async purge(selection?: DeadSelection): Promise<number> {
-    const selected = this.#resolve(selection);
-    return await this.#exclusively(async () => {
+  purge(selection?: DeadSelection, options?: CommitOptions): Promise<number> {
+    return this.#stepByStep(selection, options, async (selected, so, terms) => {
       const { ids, diedBy, limit } = selected;
-      if (ids === undefined && diedBy === undefined && limit === undefined) return await this.#purgeAll();
-      const until = this.#consumer.dead.stream?.next ?? 0;
-      let purged = 0;
-      for (let from = 0; ; ) {
-        const chunk = await this.#purgeChunk(selected, purged, from, until);
-        if (chunk === undefined) return purged;
-        purged += chunk.count;
-        from = chunk.next;
-      }
+      const all = ids === undefined && diedBy === undefined && limit === undefined;
+      return all ? await this.#purgeAll(so, terms) : await this.#purgeChunk(selected, so, terms);
     });
   }
 
@@ -112,31 +123,74 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
       const limit = Math.min(dead.count - max, CHUNK_LETTERS);
       if (limit <= 0) return 0;
       const oldest: Selected = { ids: undefined, diedBy: undefined, limit };
-      const chunk = await this.#purgeChunk(oldest, 0, from, Number.POSITIVE_INFINITY, (count) => {
+      const so = { ...this.#begin(undefined), next: from };
+      const terms = { durability: this.#engine.options.durability };
+      const after = await this.#purgeChunk(oldest, so, terms, (count) => {
         counts.deadDropped += count;
       });
-      return chunk?.count ?? 0;
+      return after?.count ?? 0;
     });
   }
 
-  /** Deletes the first of the selected letters, in one commit. Undefined when there is none. */
+  /**
+   * Does what is asked for the selected letters, commit by commit, and tells of how many. A call that is repeated goes on
+   * where its last commit left it, and counts on.
+   * @param step makes one commit, and tells how far it got; undefined when nothing was left to do
+   */
+  async #stepByStep(
+    selection: DeadSelection | undefined,
+    options: CommitOptions | undefined,
+    step: (selected: Selected, so: Progress, terms: Terms) => Promise<Progress | undefined>,
+  ): Promise<number> {
+    const { ids, olderThanMs, limit } = resolveDeadSelection(selection);
+    const durability = this.#engine.durability(resolveCommitOptions(options).durability);
+    const diedBy = olderThanMs === undefined ? undefined : Math.max(0, this.#engine.clock.wallMs() - olderThanMs);
+    const run = async (request: Request<Progress> | undefined, before: Progress | undefined): Promise<Progress> => {
+      let so = before ?? this.#begin(diedBy);
+      const { id, number } = this.#place;
+      // The letters that it was about went with their queue.
+      if (so.queue !== id || so.consumer !== number) return so;
+      for (;;) {
+        const after = await step({ ids, diedBy: so.diedBy, limit }, so, { durability, request });
+        if (after === undefined) return so;
+        so = after;
+      }
+    };
+    const { count } = await requested(this.#engine, options, PROGRESS, (request, before) => {
+      return this.#exclusively(() => run(request, before));
+    });
+    return count;
+  }
+
+  get #place(): { readonly id: number; readonly number: number } {
+    const { host, number } = this.#consumer;
+    return { id: host.id, number };
+  }
+
+  /** Nothing is done yet. Of letters that come from now on nothing will be. */
+  #begin(diedBy: number | undefined): Progress {
+    const { id, number } = this.#place;
+    return { queue: id, consumer: number, count: 0, next: 0, until: this.#consumer.dead.stream?.next ?? 0, diedBy };
+  }
+
+  /** Deletes the first of the selected letters, in one commit. */
   async #purgeChunk(
     selected: Selected,
-    done: number,
-    from: number,
-    until: number,
+    so: Progress,
+    terms: Terms,
     applied?: (count: number) => void,
-  ): Promise<{ readonly count: number; readonly next: number } | undefined> {
+  ): Promise<Progress | undefined> {
     const { flows } = this.#consumer.host;
     const offsets: number[] = [];
     const gone: string[] = [];
-    await this.#select(selected, done, from, until, (record) => {
+    await this.#select(selected, so, (record) => {
       offsets.push(record.offset);
       gone.push(idOf(record));
       return offsets.length < CHUNK_LETTERS;
     });
     const last = offsets[offsets.length - 1];
     if (last === undefined) return undefined;
+    const after = { ...so, count: so.count + offsets.length, next: last + 1 };
     await this.#remove(
       offsets,
       { bytes: 0, records: 0, meta: flows?.lettersBytesMax(gone.length) ?? 0 },
@@ -145,14 +199,9 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
         flows?.lettersGone(gone);
         applied?.(offsets.length);
       },
+      { ...terms, request: terms.request?.tells(after) },
     );
-    return { count: offsets.length, next: last + 1 };
-  }
-
-  #resolve(selection: DeadSelection | undefined): Selected {
-    const { ids, olderThanMs, limit } = resolveDeadSelection(selection);
-    const diedBy = olderThanMs === undefined ? undefined : this.#engine.clock.wallMs() - olderThanMs;
-    return { ids, diedBy, limit };
+    return after;
   }
 
   #checkOpen(): void {
@@ -160,23 +209,21 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     if (this.#consumer.deleted !== undefined) throw this.#consumer.deleted;
   }
 
-  #exclusively(run: () => Promise<number>): Promise<number> {
+  #exclusively<T>(run: () => Promise<T>): Promise<T> {
     this.#checkOpen();
     return this.#engine.finishing(this.#consumer.dead.exclusively(run));
   }
 
-  /** Visits selected letters with offsets in [from, until) until the visitor has enough. `done` count against the limit. */
+  /** Visits the selected letters that are still to be looked at until the visitor has enough. */
   async #select(
     selected: Selected,
-    done: number,
-    from: number,
-    until: number,
+    { count, next, until }: Progress,
     visit: (record: RecordCursor) => boolean,
   ): Promise<void> {
     const ids = selected.ids === undefined ? undefined : new Set(selected.ids);
-    let left = Math.min(selected.limit ?? Number.POSITIVE_INFINITY, ids?.size ?? Number.POSITIVE_INFINITY) - done;
+    let left = Math.min(selected.limit ?? Number.POSITIVE_INFINITY, ids?.size ?? Number.POSITIVE_INFINITY) - count;
     if (left <= 0) return;
-    await this.#each(from, (record) => {
+    await this.#each(next, (record) => {
       if (record.offset >= until) return false;
       if (ids !== undefined && !ids.has(idOf(record))) return true;
       // Not the end of it: the clock may have been set back, and those behind it have died earlier by what they say.
@@ -186,7 +233,28 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     });
   }
 
-  async #redriveChunk(chunk: readonly Redriven[], bytes: number): Promise<void> {
+  /** Has the first of the selected letters enqueued again, in one commit. */
+  async #redriveChunk(selected: Selected, so: Progress, terms: Terms): Promise<Progress | undefined> {
+    const bytesMax = Math.min(CHUNK_BYTES, this.#engine.commitBytesMax - LETTER_BYTES_MAX);
+    const chunk: Redriven[] = [];
+    let bytes = 0;
+    await this.#select(selected, so, (record) => {
+      const parts = redrivenParts(record);
+      const own = recordBytesMax(parts);
+      // One that does not fit any more begins the next chunk.
+      if (chunk.length > 0 && bytes + own + (chunk.length + 1) * LETTER_BYTES_MAX > bytesMax) return false;
+      chunk.push({ offset: record.offset, id: idOf(record), lane: laneOf(record), parts });
+      bytes += own;
+      return chunk.length < CHUNK_LETTERS;
+    });
+    const last = chunk[chunk.length - 1];
+    if (last === undefined) return undefined;
+    const after = { ...so, count: so.count + chunk.length, next: last.offset + 1 };
+    await this.#enqueueAgain(chunk, bytes, { ...terms, request: terms.request?.tells(after) });
+    return after;
+  }
+
+  async #enqueueAgain(chunk: readonly Redriven[], bytes: number, terms: Terms): Promise<void> {
     const consumer = this.#consumer;
     const offsets = chunk.map((letter) => letter.offset);
     const lanes = new Map<number, Lane>();
@@ -211,6 +279,7 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
       { bytes, records: chunk.length, meta: redriving?.bytesMax(chunk.length) ?? 0 },
       stage,
       applied,
+      terms,
     );
   }
 
@@ -219,50 +288,45 @@ export class EmbeddedDeadLetters<O> implements DeadLetters<O> {
     more: { readonly bytes: number; readonly records: number; readonly meta: number },
     stage: () => void,
     applied: () => void,
+    { durability, request }: Terms,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
       const engine = this.#engine;
       const consumer = this.#consumer;
       if (consumer.deleted !== undefined) throw consumer.deleted;
       const metaBytes = OPERATION_HEADER_BYTES + (offsets.length + 2) * VARINT_BYTES_MAX + more.meta;
-      engine.begin(more.bytes, more.records, metaBytes, more.records === 0);
+      engine.begin(more.bytes, more.records, metaBytes + requestBytes(request), more.records === 0);
       stage();
       const output = consumer.operation(ConsumerOp.Exhume);
       output.varint(offsets.length);
       for (const offset of offsets) output.varint(offset);
       engine.endOperation();
-      engine.add({
-        durability: engine.options.durability,
-        apply: () => {
-          consumer.dead.exhume(offsets);
-          applied();
-        },
-        settle: resolve,
-        fail: reject,
-      });
+      const apply = () => {
+        consumer.dead.exhume(offsets);
+        applied();
+      };
+      engine.add({ durability, apply, settle: resolve, fail: reject }, request);
     });
   }
 
-  #purgeAll(): Promise<number> {
-    return new Promise((resolve, reject) => {
-      const engine = this.#engine;
-      const { dead, deleted } = this.#consumer;
-      if (deleted !== undefined) throw deleted;
-      engine.begin(0, 0, OPERATION_HEADER_BYTES + 2 * VARINT_BYTES_MAX, true);
-      const until = dead.stream?.staged ?? 0;
+  /** All that have died so far, whatever has come since the call was made. */
+  async #purgeAll(so: Progress, { durability, request }: Terms): Promise<Progress | undefined> {
+    const engine = this.#engine;
+    const { dead, deleted } = this.#consumer;
+    if (deleted !== undefined) throw deleted;
+    if (so.count > 0 || dead.countStaged === 0) return undefined;
+    return await new Promise((resolve, reject) => {
+      engine.begin(0, 0, OPERATION_HEADER_BYTES + 2 * VARINT_BYTES_MAX + requestBytes(request), true);
+      // Making room may have taken in what was staged before.
+      const until = dead.stream!.staged;
+      const after = { ...so, count: dead.countStaged, next: until, until };
       this.#consumer.operation(ConsumerOp.Purge).varint(until);
       engine.endOperation();
-      let purged = 0;
-      engine.add({
-        durability: engine.options.durability,
-        apply: () => {
-          purged = dead.count;
-          dead.purgeBelow(until);
-          this.#consumer.host.flows?.allLettersGone();
-        },
-        settle: () => resolve(purged),
-        fail: reject,
-      });
+      const apply = () => {
+        dead.purgeBelow(until);
+        this.#consumer.host.flows?.allLettersGone();
+      };
+      engine.add({ durability, apply, settle: () => resolve(after), fail: reject }, request?.tells(after));
     });
   }
 

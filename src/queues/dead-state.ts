@@ -23,6 +23,11 @@ export class DeadState {
     return this.#below(this.stream?.next ?? 0);
   }
 
+  /** Those that are only about to be written to the log, too. */
+  get countStaged(): number {
+    return this.#below(this.stream?.staged ?? 0);
+  }
+
   #below(end: number): number {
     const { stream } = this;
     return stream === undefined ? 0 : Math.max(0, stream.recordsBetween(stream.head, end) - this.exhumed.size);

@@ -13,7 +13,7 @@ import { placeOf } from "./outcomes.js";
 import { taskId } from "./task-record.js";
 
 /** The kinds of answers. On disk: append, never renumber. */
-export const AnswerKind = { Nothing: 0, Number: 1, Flag: 2, Offsets: 3, Tasks: 4, Deliveries: 5 } as const;
+export const AnswerKind = { Nothing: 0, Number: 1, Flag: 2, Offsets: 3, Tasks: 4, Deliveries: 5, Letters: 6 } as const;
 
 /** How one kind of answer is remembered. */
 export interface Answer<T> {
@@ -24,6 +24,8 @@ export interface Answer<T> {
   decode(input: Decoder): T | Promise<T>;
   /** Whether a call with this answer may have made no commit, so that who waited for it makes his own. */
   isNone?(value: T): boolean;
+  /** The call makes several commits, each of which says how far it has got: who repeats it goes on from there. */
+  readonly goesOn?: boolean;
 }
 
 export const NOTHING: Answer<void> = {
@@ -156,13 +158,14 @@ export class Request<T> implements IdentifiedCommit {
 
 /**
  * Makes a call, or answers it as it was answered before.
- * @param call its commit carries out the request; without one, it is an ordinary call
+ * @param call its commit carries out the request; without one, it is an ordinary call. `before` is how far it had got, of
+ * one that goes on
  */
 export function requested<T>(
   engine: Engine,
   options: CommitOptions | undefined,
   answer: Answer<T>,
-  call: (request: Request<T> | undefined) => Promise<T>,
+  call: (request: Request<T> | undefined, before?: T) => Promise<T>,
 ): Promise<T> {
   if (options?.request === undefined) return call(undefined);
   return once(engine, options, answer, call);
@@ -172,7 +175,7 @@ async function once<T>(
   engine: Engine,
   options: CommitOptions,
   answer: Answer<T>,
-  call: (request: Request<T>) => Promise<T>,
+  call: (request: Request<T>, before?: T) => Promise<T>,
 ): Promise<T> {
   const { producer, sequence, settled } = resolveRequest(options.request);
   const name = { producer: Buffer.from(producer).toString("latin1"), sequence, settled };
@@ -192,13 +195,17 @@ async function once<T>(
       { details: { sequence, forgotten: known.upTo } },
     );
   }
+  let before: T | undefined;
   if (known !== undefined) {
     await untilDurable(engine, options, known.lsn);
     const input = new Decoder(known.answer);
     if (input.u8() !== answer.kind) throw otherCall(name);
-    return await answer.decode(input);
+    before = await answer.decode(input);
+    if (answer.goesOn !== true) return before;
+    const other = engine.underWay.get(key);
+    if (other !== undefined) return (await other.answer) as T;
   }
-  const told = call(new Request(name, answer));
+  const told = call(new Request(name, answer), before);
   engine.underWay.set(key, { kind: answer.kind, answer: told });
   try {
     const value = await told;

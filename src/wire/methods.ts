@@ -10,9 +10,8 @@ export type Permission = "read" | "write" | "admin";
  * What a client may do when the connection was lost before the answer came.
  * - "freely": make the call again.
  * - "named": again, under the same name, by which the daemon knows it.
- * - "never": its outcome is unknown.
  */
-export type Repeat = "freely" | "named" | "never";
+export type Repeat = "freely" | "named";
 
 export interface Method {
   readonly opcode: number;
@@ -86,8 +85,8 @@ export const Methods = {
   release: method(0x44, "release", "read", "named"),
   peek: method(0x45, "peek", "read", "freely", "waits"),
   deadRead: method(0x46, "dead.read", "read", "freely"),
-  deadRedrive: method(0x47, "dead.redrive", "admin", "never"),
-  deadPurge: method(0x48, "dead.purge", "admin", "never"),
+  deadRedrive: method(0x47, "dead.redrive", "admin", "named"),
+  deadPurge: method(0x48, "dead.purge", "admin", "named"),
 
   // Task queues.
   enqueue: method(0x50, "enqueue", "write", "named"),

@@ -76,6 +76,15 @@ function everyCall(): Record<string, Call> {
     nack: async (mq, options) => await (await tasks(mq)).nack(held(2), { ...options, delay: "1h" }),
     "nack to the dead letters": async (mq, options) =>
       await (await tasks(mq)).nack(held(3), { ...options, dead: true }),
+    "dead.redrive": async (mq, options) => await (await tasks(mq)).dead.redrive({ limit: 5 }, options),
+    "dequeue of what is redriven": async (mq, options) => {
+      const task = await (await tasks(mq)).dequeue(options);
+      tokens[7] = task!;
+      return task;
+    },
+    "nack of what is redriven": async (mq, options) =>
+      await (await tasks(mq)).nack(held(7), { ...options, dead: true }),
+    "dead.purge": async (mq, options) => await (await tasks(mq)).dead.purge(undefined, options),
     release: async (mq, options) => await (await tasks(mq)).release(held(4), options),
     ackBatch: async (mq, options) => await (await tasks(mq)).ackBatch([held(5)], options),
     schedule: async (mq, options) => await (await tasks(mq)).schedule("s", { every: "1h" }, "again", options),
@@ -161,6 +170,41 @@ export function requestConformance(check: Check): void {
       assert.deepEqual(await textsOf(events), ["a", "b", "c", "d", "e"]);
     },
   );
+
+  check("request: a redrive or a purge of many letters goes on where it was, and counts them all", async (subject) => {
+    let jobs = await subject.mq.openTask("jobs", { maxAttempts: 1 });
+    const kill = async (count: number) => {
+      await jobs.enqueueBatch(Array.from({ length: count }, (_, index) => `${index}`));
+      for (const task of await jobs.dequeueBatch({ max: count })) await jobs.nack(task);
+    };
+    await kill(600);
+    const all = await Promise.all([1, 1, 1].map((name) => jobs.dead.redrive({}, request(name))));
+    assert.deepEqual(all, [600, 600, 600], "called at once");
+    for (const task of await jobs.dequeueBatch({ max: 600 })) await jobs.nack(task);
+    assert.equal(await jobs.dead.redrive({}, request(1)), 600, "what has died since is not what was meant");
+    assert.equal((await jobs.stats()).dead, 600);
+    assert.equal(await jobs.dead.purge({ limit: 300 }, request(2)), 300);
+    assert.equal(await jobs.dead.purge({ limit: 300 }, request(2)), 300);
+    assert.equal(await jobs.dead.purge(undefined, request(3)), 300);
+    await kill(1);
+    assert.equal(await jobs.dead.purge(undefined, request(3)), 300);
+    jobs = await (await subject.reopen()).openTask("jobs");
+    assert.equal(await jobs.dead.purge(undefined, request(3)), 300);
+    assert.equal(await jobs.dead.redrive({}, request(1)), 600);
+    const { dead, ready } = await jobs.stats();
+    assert.deepEqual({ dead, ready }, { dead: 1, ready: 0 });
+    await subject.mq.deleteQueue("task", "jobs");
+    jobs = await subject.mq.openTask("jobs", { maxAttempts: 1 });
+    await kill(2);
+    assert.equal(await jobs.dead.redrive({}, request(1)), 600, "of a queue that is gone");
+    assert.equal((await jobs.stats()).dead, 2);
+    assert.equal(await jobs.dead.redrive({ ids: ["77"] }, request(4)), 0);
+    assert.equal(
+      await jobs.dead.purge({ ids: ["77"] }, request(4)),
+      0,
+      "nothing was to be done, and no name was used up",
+    );
+  });
 
   check("request: what was refused, or had nothing to change, is made anew", async ({ mq }) => {
     const events = await mq.openLog("events", { limits: { maxCount: 1 } });

@@ -1,6 +1,6 @@
 /** Calls that are carried out once, however often they are made. */
 
-import { type Mutant, simulator, testFile } from "./mutant.js";
+import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 
 const cases = "test/field-cases/case-22-requests.test.ts";
 const conformance = "test/conformance/embedded-sync.test.ts";
@@ -55,5 +55,13 @@ export const requestMutants: readonly Mutant[] = [
     replacement: "    void untilDurable;\n",
     breaks: "a call that is acknowledged in sync mode is durable, also when it was carried out before",
     killer: testFile(cases, "repeated to be durable"),
+  },
+  {
+    name: "a redrive that is made again begins anew",
+    file: "src/queues/dead-letters.ts",
+    search: "let so = before ?? this.#begin(diedBy);",
+    replacement: "void before;\n      let so = this.#begin(diedBy);",
+    breaks: "what was interrupted is finished, and all of it is counted",
+    killer: directed("a redrive or a purge that the power cut"),
   },
 ];

@@ -274,15 +274,30 @@ test(
 );
 
 test(
-  "what has no name has an unknown outcome when its answer was lost",
+  "dead letters are redriven and purged once, and all of them are counted, when the answer was lost",
   scene(async (on) => {
     const mq = await on.dial();
-    const jobs = await mq.openTask("jobs");
-    on.deaf = true;
-    const lost = rejectsWith("ERR_OUTCOME_UNKNOWN", jobs.dead.redrive());
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    on.cut();
-    await lost;
+    const jobs = await mq.openTask("jobs", { maxAttempts: 1 });
+    const die = async () => {
+      const tasks = await jobs.dequeueBatch({ max: 400 });
+      await Promise.all(tasks.map((task) => jobs.nack(task)));
+      return tasks.length;
+    };
+    await jobs.enqueueBatch(Array.from({ length: 400 }, (_, index) => `${index}`));
+    assert.equal(await die(), 400);
+    for (const call of ["redrive", "purge"] as const) {
+      on.deaf = true;
+      const lost = jobs.dead[call]({ limit: 300 });
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      if (call === "redrive") on.cut();
+      else await on.stop();
+      on.deaf = false;
+      if (call === "purge") await on.start();
+      assert.equal(await lost, 300);
+      const { ready, dead } = await jobs.stats();
+      assert.deepEqual({ ready, dead }, call === "redrive" ? { ready: 300, dead: 100 } : { ready: 0, dead: 100 });
+      if (call === "redrive") assert.equal(await die(), 300);
+    }
     await mq.close();
   }),
 );

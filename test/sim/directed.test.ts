@@ -16,6 +16,8 @@ const CHILDREN = 200;
 const TASKS_OF_A_FILE = 30;
 /** Of 30 kB, more than is read at a time. */
 const TASKS_EACH = 12;
+/** More than are redriven in one commit. */
+const LETTERS = 400;
 
 void test("what was staged when a sync failed is not acknowledged, and stays away if it was refused", async () => {
   let refused = 0;
@@ -362,6 +364,39 @@ void test("a compaction leaves the last record of every key, wherever the power 
     assert.equal(last.length, 3);
   });
   assert.ok(trials > 20);
+});
+
+void test("a redrive or a purge that the power cut interrupted is finished when it is made again, and counts them all", async () => {
+  const request = { producer: Buffer.alloc(16, "producer"), sequence: 1 };
+  for (const call of ["redrive", "purge"] as const) {
+    const base = Simulated.boot(3);
+    const mq = await base.open();
+    const jobs = await base.settle(mq.openTask("jobs", { maxAttempts: 1 }));
+    await base.settle(jobs.enqueueBatch(Array.from({ length: LETTERS }, (_, index) => `${index}`)));
+    const tasks = await base.settle(jobs.dequeueBatch({ max: LETTERS }));
+    await base.settle(Promise.all(tasks.map((task) => jobs.nack(task))));
+    await base.settle(mq.close());
+    const selection = { limit: LETTERS - 1 };
+    const halves = new Set<number>();
+    const trials = await cutAtEveryCall(
+      base,
+      ["none", "random", "all"],
+      async (queues) => {
+        await (await queues.openTask("jobs")).dead[call](selection, { request });
+      },
+      async ({ mq: again, machine, acknowledged }) => {
+        const queue = await machine.settle(again.openTask("jobs"));
+        const left = (await machine.settle(queue.stats())).dead;
+        if (acknowledged) assert.equal(left, 1);
+        halves.add(LETTERS - left);
+        assert.equal(await machine.settle(queue.dead[call](selection, { request })), LETTERS - 1);
+        const { dead, ready } = await machine.settle(queue.stats());
+        assert.deepEqual({ dead, ready }, { dead: 1, ready: call === "redrive" ? LETTERS - 1 : 0 });
+      },
+    );
+    assert.ok(trials > 6);
+    assert.ok(halves.size > 2, `it was interrupted within: ${[...halves]} were done`);
+  }
 });
 
 void test("a task that is redriven while somebody asks for it is not called done", async () => {
