@@ -50,6 +50,8 @@ export const WAL_FILES_MAX = 4;
 const RECENT_BATCHES_MAX = 65_536;
 /** Log space that only settling calls may use, so that a full disk can be drained. */
 const SETTLE_RESERVE_BYTES = 128 * 1024;
+/** Syncs of the log under way at once: while a disk is busy with one, others can make what they need ready for the next. */
+const SYNCS_MAX = 2;
 /** Calls that wait for the checkpoint, at most. */
 const PARKED_CALLS_MAX = 65_536;
 const PARKED_BYTES_MAX = 32 * 1024 * 1024;
@@ -95,6 +97,16 @@ interface WrittenEntry {
   readonly lsn: number;
   readonly operations: Operation[];
   readonly shown: BatchRef[];
+}
+
+/** A sync of the log, under way. */
+interface Sync {
+  /** It covers the entries up to this one. */
+  readonly target: number;
+  /** Changes that wait for it. */
+  readonly changes: number;
+  /** Settled when it and those before it have ended, whatever came of them. */
+  readonly ended: Promise<void>;
 }
 
 /** A call that may be repeated, before it has been answered. */
@@ -152,7 +164,7 @@ export class Engine implements ReaderContext {
    */
   readonly #syncNext = () => {
     this.flush();
-    void this.#startSync();
+    this.#syncIfAsked();
   };
   readonly #endTurn = () => {
     this.flush();
@@ -176,7 +188,8 @@ export class Engine implements ReaderContext {
   #recentBatches = 0;
 
   #waiting: WrittenEntry[] = [];
-  #syncing: Promise<void> | undefined;
+  /** Under way, the oldest first. */
+  readonly #syncs: Sync[] = [];
   #syncTimer: { cancel(): void } | undefined;
   /** Elapsed time when the oldest entry was written that no sync under way or done, and no checkpoint, covers. */
   #unsyncedSince: number | undefined;
@@ -513,7 +526,7 @@ export class Engine implements ReaderContext {
     this.#becameDurable(lsn);
     this.#syncTimer?.cancel();
     this.#syncTimer = undefined;
-    if (this.#syncing === undefined) this.#syncLater();
+    if (this.#syncs.length === 0) this.#syncLater();
     if (this.wal.files.length >= WAL_FILES_MAX) return;
     this.#stalled = false;
     this.#unpark();
@@ -527,7 +540,10 @@ export class Engine implements ReaderContext {
     const target = this.lsn;
     while (this.durableLsn < target) {
       if (this.#failure !== undefined) throw readOnlyError(this.#failure);
-      await this.#startSync();
+      const covering = this.#syncs.find((sync) => sync.target >= target);
+      if (covering !== undefined) await covering.ended;
+      else if (this.#syncs.length < SYNCS_MAX) await this.#startSync();
+      else await this.#syncs[0]!.ended;
     }
     if (this.#failure !== undefined) throw readOnlyError(this.#failure);
   }
@@ -535,38 +551,63 @@ export class Engine implements ReaderContext {
   /** Makes the log files durable as they are now, also where no entry has been added. */
   async syncFiles(): Promise<void> {
     this.flush();
-    await this.#syncing;
+    while (this.#syncs.length >= SYNCS_MAX) await this.#syncs[0]!.ended;
     await this.#startSync();
     if (this.#failure !== undefined) throw readOnlyError(this.#failure);
+  }
+
+  /**
+   * Begins a sync for the changes that wait for one. Beside another it is begun as soon as it would carry as many changes:
+   * two groups of callers then go on without waiting for each other, and do not crumble into ever smaller ones.
+   */
+  #syncIfAsked(): void {
+    const last = this.#syncs[this.#syncs.length - 1];
+    const changes = this.#asking;
+    if (changes === 0 || this.#syncs.length >= SYNCS_MAX) return;
+    if (last === undefined || changes >= last.changes) void this.#startSync();
+  }
+
+  /** Changes that wait to become durable, and for which no sync is under way. */
+  get #asking(): number {
+    const covered = this.#syncs[this.#syncs.length - 1]?.target ?? 0;
+    let changes = 0;
+    for (let index = this.#waiting.length - 1; index >= 0; index--) {
+      const { lsn, operations } = this.#waiting[index]!;
+      if (lsn <= covered) break;
+      changes += operations.length;
+    }
+    return changes;
   }
 
   #startSync(): Promise<void> {
     this.#syncTimer?.cancel();
     this.#syncTimer = undefined;
-    this.#syncing ??= this.#syncOnce().finally(() => {
-      this.#syncing = undefined;
-      if (this.#failure !== undefined) {
-        // What was written while this sync was under way, before a write failed, will not be synced any more.
-        this.#abandon(this.#unknown(this.#failure));
-        return;
-      }
-      if (this.#waiting.some(wantsSync)) this.clock.defer(this.#syncNext);
-      else this.#syncLater();
-    });
-    return this.#syncing;
+    const target = this.lsn;
+    const changes = this.#asking;
+    this.#unsyncedSince = undefined;
+    const ended = this.#sync(target, this.#syncs[this.#syncs.length - 1]?.ended);
+    this.#syncs.push({ target, changes, ended });
+    return ended;
   }
 
-  async #syncOnce(): Promise<void> {
-    const target = this.lsn;
-    this.#unsyncedSince = undefined;
+  /** @param before those that were begun earlier: what they cover becomes durable first */
+  async #sync(target: number, before: Promise<void> | undefined): Promise<void> {
     try {
       await this.wal.sync();
     } catch (error) {
       const failure = this.#fail("making the log durable", error);
       this.#abandon(this.#unknown(failure));
+    }
+    await before;
+    this.#syncs.shift();
+    if (this.#failure !== undefined) {
+      // What was written while this sync was under way, before a write failed, will not be synced any more.
+      this.#abandon(this.#unknown(this.#failure));
       return;
     }
     this.#becameDurable(target);
+    if (this.#asking > 0) this.clock.defer(this.#syncNext);
+    else if (this.#syncs.length === 0) this.#syncLater();
   }
 
   #becameDurable(lsn: number): void {
@@ -785,8 +826,8 @@ export class Engine implements ReaderContext {
     if (late !== undefined || (sync && refs.length > 0)) {
       this.#waiting.push({ lsn: this.lsn, operations: late ?? [], shown: sync ? refs : [] });
     }
-    if (late !== undefined) void this.#startSync();
-    else if (this.#syncing === undefined) this.#syncLater();
+    if (late !== undefined) this.#syncIfAsked();
+    else if (this.#syncs.length === 0) this.#syncLater();
   }
 
   #show(refs: readonly BatchRef[]): void {
@@ -854,10 +895,6 @@ export class Engine implements ReaderContext {
       { cause: failure.cause },
     );
   }
-}
-
-function wantsSync(entry: WrittenEntry): boolean {
-  return entry.operations.length > 0;
 }
 
 function readOnlyError(failure: VarveError): VarveError {

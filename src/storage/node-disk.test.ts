@@ -172,3 +172,51 @@ test("the boot id is stable", () => {
   assert.equal(new NodeDisk().bootId(), id);
   if (process.platform === "linux") assert.match(id ?? "", /^[0-9a-f-]{36}$/);
 });
+
+test("each of several syncs at a time has a descriptor to itself, and all are closed", async (t) => {
+  const file = disk.openFile(at("syncs"), "create");
+  const closed: number[] = [];
+  const { closeSync } = fs;
+  t.mock.method(fs, "closeSync", (fd: number) => {
+    closed.push(fd);
+    closeSync(fd);
+  });
+  const used: number[] = [];
+  let most = 0;
+  const underWay = new Set<number>();
+  const { fdatasync } = fs;
+  t.mock.method(fs, "fdatasync", (fd: number, done: (error: Error | null) => void) => {
+    assert.ok(!underWay.has(fd), "no descriptor has two syncs");
+    underWay.add(fd);
+    used.push(fd);
+    most = Math.max(most, underWay.size);
+    fdatasync(fd, (error) => {
+      underWay.delete(fd);
+      done(error);
+    });
+  });
+  await Promise.all([file.sync(), file.sync(), file.sync()]);
+  assert.equal(used.length, 3);
+  assert.ok(most > 1, "they are under way at once");
+  await Promise.all([file.sync(), file.sync(), file.sync()]);
+  assert.ok(new Set(used).size <= 3, "descriptors are used again");
+  file.close();
+  assert.deepEqual([...closed].sort(), [...new Set(used)].sort());
+});
+
+test("where there is no further descriptor, or another file has the name by now, syncs take turns", async (t) => {
+  const file = disk.openFile(at("turns"), "create");
+  disk.rename(at("turns"), at("moved"));
+  const used: number[] = [];
+  const { fdatasync } = fs;
+  t.mock.method(fs, "fdatasync", (fd: number, done: (error: Error | null) => void) => {
+    used.push(fd);
+    fdatasync(fd, done);
+  });
+  await Promise.all([file.sync(), file.sync(), file.sync()]);
+  disk.openFile(at("turns"), "create").close();
+  await Promise.all([file.sync(), file.sync()]);
+  assert.equal(used.length, 5);
+  assert.equal(new Set(used).size, 1);
+  file.close();
+});

@@ -155,10 +155,21 @@ class NodeFile implements DiskFile {
   readonly #fd: number;
   #inFlight = 0;
   #closed = false;
+  /**
+   * The system says once for each descriptor that it could not write something back, and the next sync over it succeeds: of two
+   * at a time, one would be told of the other's failure in its place. So each has a descriptor to itself.
+   */
+  readonly #descriptors: number[];
+  /** Those that no sync is using. */
+  readonly #idle: number[];
+  /** Syncs that there was no further descriptor for. */
+  readonly #syncsWaiting: Done<void>[] = [];
 
   constructor(path: string, fd: number) {
     this.path = path;
     this.#fd = fd;
+    this.#descriptors = [fd];
+    this.#idle = [fd];
   }
 
   size(): number {
@@ -222,7 +233,40 @@ class NodeFile implements DiskFile {
   }
 
   sync(): Promise<void> {
-    return this.#call((done) => fs.fdatasync(this.#fd, done));
+    return this.#call((done) => {
+      const fd = this.#idle.pop();
+      if (fd !== undefined) this.#syncOver(fd, done);
+      else this.#openAnother((another) => this.#syncOverEither(another ?? this.#idle.pop(), done));
+    });
+  }
+
+  #syncOverEither(fd: number | undefined, done: Done<void>): void {
+    if (fd === undefined) this.#syncsWaiting.push(done);
+    else this.#syncOver(fd, done);
+  }
+
+  #syncOver(fd: number, done: Done<void>): void {
+    fs.fdatasync(fd, (error) => {
+      const next = this.#syncsWaiting.shift();
+      if (next === undefined) this.#idle.push(fd);
+      else this.#syncOver(fd, next);
+      done(error);
+    });
+  }
+
+  /** Gives nothing where there are no more to be had, or the name is another file's by now. */
+  #openAnother(give: (fd: number | undefined) => void): void {
+    fs.open(this.path, fs.constants.O_RDWR, (error, fd) => {
+      if (error !== null) {
+        give(undefined);
+      } else if (isSameFile(this.#fd, fd)) {
+        this.#descriptors.push(fd);
+        give(fd);
+      } else {
+        closeQuietly(fd);
+        give(undefined);
+      }
+    });
   }
 
   truncate(length: number): Promise<void> {
@@ -232,7 +276,11 @@ class NodeFile implements DiskFile {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.#inFlight === 0) closeQuietly(this.#fd);
+    if (this.#inFlight === 0) this.#closeAll();
+  }
+
+  #closeAll(): void {
+    for (const fd of this.#descriptors) closeQuietly(fd);
   }
 
   /** Runs one operation of the thread pool. Callbacks, because Node's own promise API costs several times as much. */
@@ -241,7 +289,7 @@ class NodeFile implements DiskFile {
       this.#assertOpen();
       this.#inFlight++;
       const done = (error: Error | null, value?: T) => {
-        if (--this.#inFlight === 0 && this.#closed) closeQuietly(this.#fd);
+        if (--this.#inFlight === 0 && this.#closed) this.#closeAll();
         if (error) reject(error);
         else resolve(value as T);
       };
@@ -255,6 +303,15 @@ class NodeFile implements DiskFile {
 
   #assertOpen(): void {
     if (this.#closed) throw ioError("EBADF", `${this.path} is closed`, this.path);
+  }
+}
+
+function isSameFile(fd: number, other: number): boolean {
+  try {
+    const [one, two] = [fs.fstatSync(fd, { bigint: true }), fs.fstatSync(other, { bigint: true })];
+    return one.ino === two.ino && one.dev === two.dev;
+  } catch {
+    return false;
   }
 }
 

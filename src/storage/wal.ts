@@ -382,7 +382,10 @@ export class Wal {
     await this.#disk.syncDirectory(this.#directory);
   }
 
-  /** Makes everything written so far durable. The caller sees to it that only one sync runs at a time. */
+  /**
+   * Makes everything written so far durable that no sync under way does. Of several at a time, one has done what it was to do
+   * when those before it have.
+   */
   async sync(): Promise<void> {
     for (const wal of this.files.filter((file) => file.dirty)) {
       if (wal.retired) continue; // a checkpoint has taken its place meanwhile

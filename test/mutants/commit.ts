@@ -25,9 +25,17 @@ export const commitMutants: readonly Mutant[] = [
   {
     name: "what a sync began before is taken for covered by it",
     file,
-    search: "    this.#becameDurable(target);\n  }",
-    replacement: "    this.#becameDurable(this.lsn);\n  }",
+    search: "    this.#becameDurable(target);\n",
+    replacement: "    this.#becameDurable(this.lsn);\n",
     breaks: "entries written while a sync is under way wait for the next one",
+    killer: simulator,
+  },
+  {
+    name: "a sync does not wait for the one before it",
+    file,
+    search: "    await before;\n    this.#syncs.shift();",
+    replacement: "    this.#syncs.shift();",
+    breaks: "an entry is durable when those before it are",
     killer: simulator,
   },
   {
@@ -44,7 +52,7 @@ export const commitMutants: readonly Mutant[] = [
     name: "a failed sync is passed over",
     file,
     search:
-      '      const failure = this.#fail("making the log durable", error);\n      this.#abandon(this.#unknown(failure));\n      return;',
+      '      const failure = this.#fail("making the log durable", error);\n      this.#abandon(this.#unknown(failure));\n',
     replacement: '      this.logger.error({ error }, "passed over");',
     breaks: "a failed sync acknowledges nothing",
     killer: simulator,
