@@ -4,6 +4,7 @@
  * them throw `ERR_OPTION`.
  */
 
+import { CallName, PRODUCER_BYTES, Producer } from "./call-name.js";
 import { bytes, type Codec } from "./codec.js";
 import type {
   Durability,
@@ -11,7 +12,6 @@ import type {
   Headers,
   Logger,
   LogPosition,
-  RequestIdentity,
   StoredLogSettings,
   StoredTaskSettings,
 } from "./contract.js";
@@ -73,8 +73,6 @@ export const FAILURE_TEXT_BYTES_MAX = KIB;
 /** As JSON. */
 export const RESULT_BYTES_MAX = 64 * KIB;
 export const PROGRESS_BYTES_MAX = KIB;
-/** Of the name of a call that may be repeated. */
-export const PRODUCER_BYTES = 16;
 /** In characters. */
 export const DEDUPE_KEY_LENGTH_MAX = 256;
 export const ORDER_KEY_LENGTH_MAX = 256;
@@ -147,11 +145,7 @@ export function resolveOpenOptions(options?: unknown): ResolvedOpenOptions {
 /** Also `transaction()`, `appendBatch()`, `ack()`, ... : calls whose only option is the durability. */
 export interface ResolvedCommitOptions {
   readonly durability: Durability | undefined;
-  readonly request: ResolvedRequest | undefined;
-}
-
-export interface ResolvedRequest extends RequestIdentity {
-  readonly settled: number;
+  readonly request: CallName | undefined;
 }
 
 const COMMIT: Table<ResolvedCommitOptions> = {
@@ -162,11 +156,11 @@ const COMMIT: Table<ResolvedCommitOptions> = {
 export const resolveCommitOptions = resolver("the call", COMMIT);
 
 /** The name of a call that may be repeated. @throws VarveError `ERR_OPTION` */
-export function resolveRequest(given: unknown): ResolvedRequest {
+export function resolveRequest(given: unknown): CallName {
   return parseRequest(given, "request");
 }
 
-const REQUEST = resolver<ResolvedRequest>(
+const REQUEST = resolver<{ producer: Uint8Array; sequence: number; settled: number }>(
   "request",
   {
     producer: required({ name: "producer", default: new Uint8Array(), parse: parseProducer }),
@@ -176,9 +170,11 @@ const REQUEST = resolver<ResolvedRequest>(
   "request.",
 );
 
-function parseRequest(given: unknown, option: string): ResolvedRequest {
-  const request = REQUEST(given);
-  if (request.settled < request.sequence) return request;
+function parseRequest(given: unknown, option: string): CallName {
+  if (given instanceof CallName) return given;
+  const { producer, sequence, settled } = REQUEST(given);
+  const name = CallName.of(new Producer(producer), sequence, settled);
+  if (name !== undefined) return name;
   throw optionError(
     `${option}.settled`,
     `${option}.settled must be below its sequence: this call has not been answered yet`,

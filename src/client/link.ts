@@ -13,9 +13,9 @@
 
 import { randomBytes } from "node:crypto";
 import type { Socket } from "node:net";
+import type { CallName } from "../api/call-name.js";
 import type { Logger } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
-import type { ResolvedRequest } from "../api/options.js";
 import { onAbort } from "../api/signals.js";
 import { formatDuration } from "../api/units.js";
 import { Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
@@ -151,7 +151,7 @@ export class Link implements Listener {
    * @param request the caller's own name for the call; otherwise one that changes something gets its name here
    * @throws VarveError `ERR_CLOSED`, `ERR_OVERLOADED`, or why the daemon refuses this client
    */
-  begin(method: Method, handle: number, waitMs = 0, request?: ResolvedRequest): Output {
+  begin(method: Method, handle: number, waitMs = 0, request?: CallName): Output {
     this.checkOpen();
     if (this.#refused !== undefined) throw this.#refused;
     if (this.#pendingBytes >= this.options.pendingBytesMax) {

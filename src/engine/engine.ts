@@ -40,7 +40,13 @@ import { ENTRY_HEADER_BYTES, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
 import { type LogTime, OP_REQUEST } from "./queue-state.js";
-import { encodeRequest, type IdentifiedCommit, IdentifiedOperation } from "./requests.js";
+import {
+  encodeRequest,
+  type IdentifiedCommit,
+  IdentifiedOperation,
+  type RequestName,
+  RequestsUnderWay,
+} from "./requests.js";
 import { Reserves } from "./reserves.js";
 import type { Rewriter } from "./rewriter.js";
 
@@ -109,13 +115,6 @@ interface Sync {
   readonly ended: Promise<void>;
 }
 
-/** A call that may be repeated, before it has been answered. */
-interface CallUnderWay {
-  /** The kind of its answer. */
-  readonly kind: number;
-  readonly answer: Promise<unknown>;
-}
-
 interface Parked {
   readonly bytes: number;
   readonly run: () => void;
@@ -148,8 +147,8 @@ export class Engine implements ReaderContext {
   checkpoints = 0;
   /** Space held back for draining a full disk. */
   readonly reserves: Reserves;
-  /** Calls that may be repeated and have not been answered yet, by the names of their requests. */
-  readonly underWay = new Map<string, CallUnderWay>();
+  /** Calls that may be repeated and have not been answered yet. */
+  readonly underWay = new RequestsUnderWay();
   /** Folders of segments that are known to exist. */
   readonly folders = new Set<string>();
   /** Set by the checkpointer: told when the log has moved on to a new file. */
@@ -165,6 +164,9 @@ export class Engine implements ReaderContext {
   readonly #syncNext = () => {
     this.flush();
     this.#syncIfAsked();
+  };
+  readonly #carriedOut = (name: RequestName, answer: string) => {
+    this.catalog.requests.committed(name, answer, this.entryTime.elapsedMs, this.lsn);
   };
   readonly #endTurn = () => {
     this.flush();
@@ -407,9 +409,7 @@ export class Engine implements ReaderContext {
   #identified(operation: Operation, request: IdentifiedCommit): Operation {
     const answer = encodeRequest(this.operation(OP_REQUEST, 0), request);
     this.endOperation();
-    return new IdentifiedOperation(operation, () => {
-      this.catalog.requests.committed(request.name, answer, this.entryTime.elapsedMs, this.lsn);
-    });
+    return new IdentifiedOperation(operation, request.name, answer, this.#carriedOut);
   }
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
-import { ANSWER_BYTES_MAX, ANSWERS_MAX, PRODUCER_MS_MAX, PRODUCERS_MAX, RequestTable } from "./requests.js";
+import {
+  ANSWER_BYTES_MAX,
+  ANSWERS_MAX,
+  PRODUCER_MS_MAX,
+  PRODUCERS_MAX,
+  RequestsUnderWay,
+  RequestTable,
+} from "./requests.js";
 
 const A = "a".repeat(16);
 const B = "b".repeat(16);
@@ -126,4 +133,20 @@ describe("requests", () => {
     assert.throws(() => RequestTable.decode(new Decoder(twice)), MalformedError);
     assert.throws(() => RequestTable.decode(new Decoder(encoded(table).subarray(0, 20))), MalformedError);
   });
+});
+
+test("requests under way with one number, of several producers, are told apart", () => {
+  const underWay = new RequestsUnderWay();
+  const names = ["a", "b", "c"].map((producer) => ({ producer, sequence: 7, settled: 0 }));
+  const found = () => names.map((name) => underWay.find(name)?.name.producer);
+  for (const [kind, name] of names.entries()) underWay.add(name, kind, Promise.resolve());
+  assert.deepEqual(found(), ["a", "b", "c"]);
+  assert.equal(underWay.find({ producer: "a", sequence: 8, settled: 0 }), undefined);
+  underWay.delete(names[1]!);
+  assert.deepEqual(found(), ["a", undefined, "c"]);
+  underWay.delete(names[1]!);
+  underWay.delete(names[2]!);
+  assert.deepEqual(found(), ["a", undefined, undefined]);
+  underWay.delete(names[0]!);
+  assert.deepEqual(found(), [undefined, undefined, undefined]);
 });

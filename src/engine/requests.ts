@@ -11,7 +11,7 @@
  * - What is remembered is bounded: in producers, in answers of each, and in bytes of all answers.
  */
 
-import { PRODUCER_BYTES } from "../api/options.js";
+import { PRODUCER_BYTES } from "../api/call-name.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Operation } from "./operation.js";
 
@@ -62,6 +62,44 @@ interface Producer {
   forgotten: number;
   /** Sequence number -> answer, bytes as a string of Latin-1; in the order of their commits. */
   readonly answers: Map<number, string>;
+}
+
+/** A request that has not been answered yet. */
+export interface RequestUnderWay {
+  readonly name: RequestName;
+  /** The kind of its answer. */
+  readonly kind: number;
+  readonly answer: Promise<unknown>;
+  /** Another producer's with the same number. */
+  next: RequestUnderWay | undefined;
+}
+
+export class RequestsUnderWay {
+  readonly #bySequence = new Map<number, RequestUnderWay>();
+
+  find({ producer, sequence }: RequestName): RequestUnderWay | undefined {
+    let found = this.#bySequence.get(sequence);
+    while (found !== undefined && found.name.producer !== producer) found = found.next;
+    return found;
+  }
+
+  /** @param name which there is none of */
+  add(name: RequestName, kind: number, answer: Promise<unknown>): void {
+    this.#bySequence.set(name.sequence, { name, kind, answer, next: this.#bySequence.get(name.sequence) });
+  }
+
+  delete({ producer, sequence }: RequestName): void {
+    const first = this.#bySequence.get(sequence);
+    if (first?.name.producer !== producer) {
+      for (let each = first; each?.next !== undefined; each = each.next) {
+        if (each.next.name.producer === producer) each.next = each.next.next;
+      }
+    } else if (first.next === undefined) {
+      this.#bySequence.delete(sequence);
+    } else {
+      this.#bySequence.set(sequence, first.next);
+    }
+  }
 }
 
 /** What is known of a request. */
@@ -229,18 +267,27 @@ export function decodeRequest(fields: Decoder): { readonly name: RequestName; re
 export class IdentifiedOperation implements Operation {
   readonly durability: Operation["durability"];
   readonly #operation: Operation;
-  readonly #committed: () => void;
+  readonly #name: RequestName;
+  readonly #answer: string;
+  readonly #committed: (name: RequestName, answer: string) => void;
 
   /** @param committed notes that the request has been carried out */
-  constructor(operation: Operation, committed: () => void) {
+  constructor(
+    operation: Operation,
+    name: RequestName,
+    answer: string,
+    committed: (name: RequestName, answer: string) => void,
+  ) {
     this.durability = operation.durability;
     this.#operation = operation;
+    this.#name = name;
+    this.#answer = answer;
     this.#committed = committed;
   }
 
   apply(): void {
     this.#operation.apply();
-    this.#committed();
+    this.#committed(this.#name, this.#answer);
   }
 
   settle(): void {

@@ -231,7 +231,9 @@ export function withName(
 /** What is no name is left to the contract to refuse. */
 function ofUser(session: Session, request: unknown): unknown {
   const { producer } = object(request);
-  return producer instanceof Uint8Array ? { ...object(request), producer: session.producerOf(producer) } : request;
+  return producer instanceof Uint8Array
+    ? { ...object(request), producer: session.producerOf(producer).bytes }
+    : request;
 }
 
 /** The client may be gone meanwhile; then what it has opened is closed with its session. */

@@ -300,7 +300,7 @@ export class Connection {
     if (!session.principal.current) throw outdated();
     const handleId = input.u32();
     const waitMs = method.waits ? input.f64() : 0;
-    const request = method.isNamed ? readName(input, (id) => session.producerOf(id)) : undefined;
+    const request = method.isNamed ? readName(input, session) : undefined;
     try {
       if (this.#calls >= CALLS_MAX) {
         throw new VarveError("ERR_OVERLOADED", `a connection may have ${CALLS_MAX} calls under way`);

@@ -8,6 +8,7 @@
  */
 
 import { createHash } from "node:crypto";
+import { Producer } from "../api/call-name.js";
 import type {
   GroupMember,
   LogQueue,
@@ -53,7 +54,7 @@ export class Session {
   principal: Principal;
   /** The user that alone makes calls under these names; undefined: there are no users. */
   readonly #user: string | undefined;
-  readonly #producer: Uint8Array;
+  readonly #producer: Producer;
   readonly #handles = new Map<number, Handle>();
   /** Tokens of leases without a time limit, and whose tasks they are. */
   readonly #held = new Map<string, Source>();
@@ -74,11 +75,11 @@ export class Session {
    * has a call of another one taken for a repeated one, whatever id he claims: a producer is a user's own.
    * @param id undefined: this client's own
    */
-  producerOf(id: Uint8Array | undefined): Uint8Array {
+  producerOf(id: Uint8Array | undefined): Producer {
     if (id === undefined) return this.#producer;
     // What is no id is the contract's to refuse.
-    if (this.#user === undefined || id.length !== ID_BYTES) return id;
-    return createHash("sha256").update(this.#user).update(id).digest().subarray(0, ID_BYTES);
+    if (this.#user === undefined || id.length !== ID_BYTES) return new Producer(id);
+    return new Producer(createHash("sha256").update(this.#user).update(id).digest().subarray(0, ID_BYTES));
   }
 
   // ------------------------------------------------------------------------------------------------------- handles

@@ -3,9 +3,10 @@
  * described here; whoever makes the call again is given that answer instead of a second commit.
  */
 
+import type { CallName } from "../api/call-name.js";
 import type { CommitOptions, Nacked } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
-import { type ResolvedRequest, resolveRequest } from "../api/options.js";
+import { resolveRequest } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { type IdentifiedCommit, REQUEST_BYTES_MAX, type RequestName } from "../engine/requests.js";
 import { Decoder, type Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
@@ -119,19 +120,27 @@ function decodeTasks(input: Decoder): NamedTask[] {
 }
 
 /** A call that may be repeated, on its way to its commit. */
-export class Request<T> implements IdentifiedCommit {
-  readonly name: RequestName;
-  readonly #answer: Answer<T>;
+export class Request<T> implements IdentifiedCommit, RequestName {
+  readonly producer: string;
+  readonly sequence: number;
+  readonly settled: number;
+  readonly answer: Answer<T>;
   #tell: (() => T) | undefined;
   #count = 1;
 
-  constructor(name: RequestName, answer: Answer<T>) {
-    this.name = name;
-    this.#answer = answer;
+  constructor({ from, sequence, settled }: CallName, answer: Answer<T>) {
+    this.producer = from.text;
+    this.sequence = sequence;
+    this.settled = settled;
+    this.answer = answer;
+  }
+
+  get name(): RequestName {
+    return this;
   }
 
   get bytesMax(): number {
-    return OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.#answer.bytesMax(this.#count);
+    return OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.answer.bytesMax(this.#count);
   }
 
   /**
@@ -151,8 +160,8 @@ export class Request<T> implements IdentifiedCommit {
   }
 
   encode(output: Encoder): void {
-    output.u8(this.#answer.kind);
-    this.#answer.encode(output, this.#tell!());
+    output.u8(this.answer.kind);
+    this.answer.encode(output, this.#tell!());
   }
 }
 
@@ -167,26 +176,48 @@ export function requested<T>(
   answer: Answer<T>,
   call: (request: Request<T> | undefined, before?: T) => Promise<T>,
 ): Promise<T> {
-  if (options?.request === undefined) return call(undefined);
-  return once(engine, options, answer, call);
+  const name = options?.request;
+  if (name === undefined) return call(undefined);
+  let request: Request<T>;
+  try {
+    request = new Request(resolveRequest(name), answer);
+    engine.checkOpen();
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
+  const isNew = engine.underWay.find(request) === undefined && engine.catalog.requests.find(request) === undefined;
+  return isNew ? carryOut(engine, request, call) : again(engine, options, request, call);
 }
 
-async function once<T>(
+type Call<T> = (request: Request<T>, before?: T) => Promise<T>;
+
+function carryOut<T>(engine: Engine, request: Request<T>, call: Call<T>, before?: T): Promise<T> {
+  const told = call(request, before);
+  engine.underWay.add(request, request.answer.kind, told);
+  told.then(
+    () => engine.underWay.delete(request),
+    (error: unknown) => {
+      // No one will know more than this as long as the directory is open.
+      if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) engine.underWay.delete(request);
+    },
+  );
+  return told;
+}
+
+/** A call with the name of one that is under way, or has been carried out. */
+async function again<T>(
   engine: Engine,
-  options: CommitOptions,
-  answer: Answer<T>,
-  call: (request: Request<T>, before?: T) => Promise<T>,
+  options: CommitOptions | undefined,
+  request: Request<T>,
+  call: Call<T>,
 ): Promise<T> {
-  const { producer, sequence, settled } = resolveRequest(options.request);
-  const name = { producer: Buffer.from(producer).toString("latin1"), sequence, settled };
-  const key = `${name.producer}${sequence}`;
-  engine.checkOpen();
-  for (let first = engine.underWay.get(key); first !== undefined; first = engine.underWay.get(key)) {
-    if (first.kind !== answer.kind) throw otherCall(name);
+  const { answer, sequence } = request;
+  for (let first = engine.underWay.find(request); first !== undefined; first = engine.underWay.find(request)) {
+    if (first.kind !== answer.kind) throw otherCall(request);
     const told = (await first.answer) as T;
     if (answer.isNone?.(told) !== true) return told;
   }
-  const known = engine.catalog.requests.find(name);
+  const known = engine.catalog.requests.find(request);
   if (known?.state === "forgotten") {
     throw new VarveError(
       "ERR_OUTCOME_UNKNOWN",
@@ -199,28 +230,18 @@ async function once<T>(
   if (known !== undefined) {
     await untilDurable(engine, options, known.lsn);
     const input = new Decoder(known.answer);
-    if (input.u8() !== answer.kind) throw otherCall(name);
+    if (input.u8() !== answer.kind) throw otherCall(request);
     before = await answer.decode(input);
     if (answer.goesOn !== true) return before;
-    const other = engine.underWay.get(key);
+    const other = engine.underWay.find(request);
     if (other !== undefined) return (await other.answer) as T;
   }
-  const told = call(new Request(name, answer), before);
-  engine.underWay.set(key, { kind: answer.kind, answer: told });
-  try {
-    const value = await told;
-    engine.underWay.delete(key);
-    return value;
-  } catch (error) {
-    // No one will know more than this as long as the directory is open.
-    if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) engine.underWay.delete(key);
-    throw error;
-  }
+  return await carryOut(engine, request, call, before);
 }
 
 /** What was answered in another mode is answered in the one that is asked for now. */
-async function untilDurable(engine: Engine, options: CommitOptions, lsn: number): Promise<void> {
-  if ((options.durability ?? engine.options.durability) !== "sync" || engine.durableLsn >= lsn) return;
+async function untilDurable(engine: Engine, options: CommitOptions | undefined, lsn: number): Promise<void> {
+  if ((options?.durability ?? engine.options.durability) !== "sync" || engine.durableLsn >= lsn) return;
   try {
     await engine.sync();
   } catch (cause) {
@@ -229,7 +250,7 @@ async function untilDurable(engine: Engine, options: CommitOptions, lsn: number)
   }
 }
 
-function otherCall({ sequence }: ResolvedRequest | RequestName): VarveError {
+function otherCall({ sequence }: RequestName): VarveError {
   return new VarveError(
     "ERR_ARGUMENT",
     `request ${sequence} of this producer was another kind of call. Give each call a sequence number of its own.`,

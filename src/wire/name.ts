@@ -6,6 +6,7 @@
  *      2: its caller's own;  16 bytes producer, u64 sequence, u64 settled
  */
 
+import { CallName, type Producer } from "../api/call-name.js";
 import type { RequestIdentity } from "../api/contract.js";
 import { ID_BYTES } from "./hello.js";
 import { type Input, malformed } from "./input.js";
@@ -27,14 +28,19 @@ export function writeName(output: Output, producer: Uint8Array | undefined, sequ
   output.u64(settled);
 }
 
-/** @param producerOf who makes the call, by the id that it gives; undefined: its client's own */
-export function readName(
-  input: Input,
-  producerOf: (id: Uint8Array | undefined) => Uint8Array,
-): RequestIdentity | undefined {
+/** Those who make calls. */
+export interface Producers {
+  /** @param id that a call gives; undefined: its client's own */
+  producerOf(id: Uint8Array | undefined): Producer;
+}
+
+export function readName(input: Input, producers: Producers): RequestIdentity | undefined {
   const whose = input.u8();
   if (whose === NONE) return undefined;
   if (whose !== CLIENT && whose !== OTHER) throw malformed("a name that is none");
-  const producer = producerOf(whose === CLIENT ? undefined : input.raw(ID_BYTES));
-  return { producer, sequence: input.u64(), settled: input.u64() };
+  const from = producers.producerOf(whose === CLIENT ? undefined : input.raw(ID_BYTES));
+  const sequence = input.u64();
+  const settled = input.u64();
+  // What is no name is the contract's to refuse.
+  return CallName.of(from, sequence, settled) ?? { producer: from.bytes, sequence, settled };
 }

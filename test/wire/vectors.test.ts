@@ -8,6 +8,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { CallName, Producer } from "../../src/api/call-name.js";
 import { VarveError } from "../../src/index.js";
 import { FRAME_HEAD_BYTES, FrameParser, Kind, PREAMBLE } from "../../src/wire/frame.js";
 import { readHello, readWelcome, writeHello, writeWelcome } from "../../src/wire/hello.js";
@@ -54,8 +55,8 @@ interface Example {
 const bytes = (text: string): Buffer => Buffer.from(text);
 const ID = Buffer.from("000102030405060708090a0b0c0d0e0f", "hex");
 
-const producerOf = (id: Uint8Array | undefined) => id ?? ID;
-const named = (sequence: number) => ({ producer: ID, sequence, settled: 0 });
+const producers = { producerOf: (id: Uint8Array | undefined) => new Producer(id ?? ID) };
+const named = (sequence: number, settled = 0, producer = ID) => CallName.of(new Producer(producer), sequence, settled);
 
 const NO_TERMS = {
   durability: undefined,
@@ -217,7 +218,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, producerOf), input.u8()], [1, named(1), 0]);
+      deepStrictEqual([input.u32(), readName(input, producers), input.u8()], [1, named(1), 0]);
       deepStrictEqual(readMessage(input), bytes("hello"));
       input.end();
     },
@@ -237,7 +238,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, producerOf), durabilityOf(input.u8())], [1, named(2), "sync"]);
+      deepStrictEqual([input.u32(), readName(input, producers), durabilityOf(input.u8())], [1, named(2), "sync"]);
       deepStrictEqual(plain(readMessages(input)), [
         { bytes: bytes("größe").toString("hex") },
         { payload: { bytes: "00ff" }, key: { bytes: "6b" }, headers: { trace: "1" } },
@@ -271,7 +272,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, producerOf)], [2, named(3)]);
+      deepStrictEqual([input.u32(), readName(input, producers)], [2, named(3)]);
       deepStrictEqual(plain(readTerms(input)), {
         durability: "async",
         delay: 1500,
@@ -301,7 +302,7 @@ const EXAMPLES: readonly Example[] = [
     },
     read: (body) => {
       const input = new Input(body);
-      deepStrictEqual([input.u32(), readName(input, producerOf), readTerms(input)], [2, named(4), undefined]);
+      deepStrictEqual([input.u32(), readName(input, producers), readTerms(input)], [2, named(4), undefined]);
       deepStrictEqual(readValue(input), ["d1", undefined]);
       deepStrictEqual(readMessages(input), [bytes("a"), bytes("b")]);
       input.end();
@@ -323,8 +324,8 @@ const EXAMPLES: readonly Example[] = [
     read: (body) => {
       const input = new Input(body);
       deepStrictEqual(
-        [input.u32(), input.f64(), readName(input, producerOf), input.u64(), input.u8(), input.u32(), input.f64()],
-        [2, 30_000, { producer: Buffer.alloc(16, 0xab), sequence: 9, settled: 8 }, 17, 8, 10, 0],
+        [input.u32(), input.f64(), readName(input, producers), input.u64(), input.u8(), input.u32(), input.f64()],
+        [2, 30_000, named(9, 8, Buffer.alloc(16, 0xab)), 17, 8, 10, 0],
       );
       input.end();
     },
@@ -344,7 +345,7 @@ const EXAMPLES: readonly Example[] = [
     read: (body) => {
       const input = new Input(body);
       deepStrictEqual(
-        [input.u32(), readName(input, producerOf), input.u8(), readTokens(input)],
+        [input.u32(), readName(input, producers), input.u8(), readTokens(input)],
         [2, undefined, 0, [task.token]],
       );
       input.end();
@@ -366,8 +367,8 @@ const EXAMPLES: readonly Example[] = [
     read: (body) => {
       const input = new Input(body);
       deepStrictEqual(
-        [input.u32(), readName(input, producerOf), input.u8(), input.ascii(), input.f64(), input.string()],
-        [2, { producer: ID, sequence: 5, settled: 4 }, 12, task.token, 250, "it broke"],
+        [input.u32(), readName(input, producers), input.u8(), input.ascii(), input.f64(), input.string()],
+        [2, named(5, 4), 12, task.token, 250, "it broke"],
       );
       input.end();
     },
