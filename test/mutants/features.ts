@@ -1,4 +1,4 @@
-/** Flows, results, pace, transactions, schedules, dedupe windows. */
+/** Flows, results, pace, transactions, schedules, dedupe windows, settings, expiry, ages. */
 
 import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 
@@ -7,6 +7,11 @@ const pace = "src/queues/pace.ts";
 
 function flowTest(only: string): Mutant["killer"] {
   return testFile("test/flows-under-stress.test.ts", only);
+}
+
+/** Calls with the power cut at each of their disk calls. */
+function cut(only: string): Mutant["killer"] {
+  return testFile("test/sim/cuts.test.ts", only);
 }
 
 export const featureMutants: readonly Mutant[] = [
@@ -170,5 +175,37 @@ export const featureMutants: readonly Mutant[] = [
       "    commit(engine, [advance], engine.options.durability, () => {}, failed);",
     breaks: "a schedule fires once for each due time",
     killer: testFile("test/sim/schedules.test.ts"),
+  },
+  {
+    name: "settings are not replayed",
+    file: "src/queues/log-state.ts",
+    search: "      this.configure(parseConfig(input.string()));",
+    replacement: "      parseConfig(input.string());",
+    breaks: "settings that were acknowledged hold",
+    killer: cut("settings are the old ones"),
+  },
+  {
+    name: "retention waits for no group",
+    file: "src/queues/retention.ts",
+    search: "holdForGroupsMs > 0 ? this.#state.heldFrom",
+    replacement: "holdForGroupsMs > Number.MAX_VALUE ? this.#state.heldFrom",
+    breaks: "what a group has not committed stays while it is held for it",
+    killer: cut("a group for whom retention waits"),
+  },
+  {
+    name: "a task whose time is over does not arrive where it is moved to",
+    file: "src/queues/task-state.ts",
+    search: "    return { stream: heir.tasks, parts, applied: () => heir.consumer.delivery.wake(), decided };",
+    replacement: "    decided();\n    void parts;\n    return undefined;",
+    breaks: "a task is in one queue or in the other",
+    killer: cut("a task whose time is over"),
+  },
+  {
+    name: "the age of dead letters is not asked for",
+    file: "src/queues/dead-letters.ts",
+    search: "      if (selected.diedBy !== undefined && diedAt(record) > selected.diedBy) return true;\n",
+    replacement: "",
+    breaks: "no letter is redriven that is younger than was said",
+    killer: cut("dead letters of an age"),
   },
 ];

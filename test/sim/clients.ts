@@ -348,7 +348,7 @@ export class Clients {
 
   /** A record was read, by whoever. */
   read(
-    log: LogHandle,
+    log: Pick<LogHandle, "model">,
     record: { readonly offset: number; readonly payload: Buffer; readonly headers: Readonly<Record<string, string>> },
   ): SeenRecord {
     const seen = { offset: record.offset, item: numberOf(record.payload, () => record.headers) };

@@ -212,14 +212,37 @@ async function seekGroup(clients: Clients, step: Step): Promise<void> {
   const all = members(clients, group.name);
   if (all.some((each) => each.reader.reading > 0)) return;
   const to = await beginning(clients, log, step.pick);
+  const time = step.pick % 3 === 0 ? await timeOf(clients, log, to) : undefined;
   const commit = clients.begin("seekGroup", step);
-  group.seeking(to, commit);
+  group.seeking(time?.first ?? to, commit);
   await clients.awaitTracked(
     commit,
-    member.seek(to, options(step)),
+    member.seek(time?.since ?? to, options(step)),
     (offset) => group.sought(reader, offset),
     () => group.notSought(reader, commit),
   );
+}
+
+/**
+ * The time of a record, and the first record that is no older, which is where a seek to that time leads, as far as nothing is
+ * removed meanwhile.
+ */
+async function timeOf(
+  clients: Clients,
+  { log, rules }: LogHandle,
+  offset: number,
+): Promise<{ readonly since: Date; readonly first: number } | undefined> {
+  if (clients.pending > 0 || rules.compaction !== undefined || rules.retention !== undefined) return undefined;
+  const find = async () => {
+    const since = (await log.read(offset))?.timestamp;
+    if (since === undefined) return undefined;
+    for await (const batch of log.batches()) {
+      const first = batch.find(({ timestamp }) => timestamp >= since);
+      if (first !== undefined) return { since: new Date(since), first: first.offset };
+    }
+    return undefined;
+  };
+  return await clients.await(find().catch(() => undefined));
 }
 
 async function deleteGroup(clients: Clients, { queue }: Step): Promise<void> {

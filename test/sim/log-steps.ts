@@ -1,7 +1,7 @@
 /** What clients do with logs. */
 
 import type { LogQueue } from "../../src/index.js";
-import type { Clients } from "./clients.js";
+import type { Clients, LogHandle } from "./clients.js";
 import { payloadOf } from "./payload.js";
 import type { Step, StepKind } from "./plan.js";
 
@@ -93,6 +93,10 @@ async function read(clients: Clients, step: Step): Promise<void> {
 async function scan(clients: Clients, step: Step): Promise<void> {
   const handle = await clients.log(step);
   if (handle === undefined) return;
+  if (step.pick % 10 === 1) {
+    await scanByTime(clients, handle, step);
+    return;
+  }
   const { log, model } = handle;
   const { head, next, count } = (await clients.await(log.stats()))!;
   model.counted(count);
@@ -103,6 +107,32 @@ async function scan(clients: Clients, step: Step): Promise<void> {
     return records;
   };
   clients.watch("scan", all(), (records) => model.scanned(records.map((each) => clients.read(handle, each))));
+}
+
+/** From the time of some record on: that one and all behind it, and none that is older. */
+async function scanByTime(clients: Clients, { log, name, model }: LogHandle, { pick }: Step): Promise<void> {
+  const { head, next } = (await clients.await(log.stats()))!;
+  if (next === head) return;
+  const chosen = head + (pick % (next - head));
+  const all = async () => {
+    const since = (await log.read(chosen))?.timestamp;
+    if (since === undefined) return undefined;
+    const records = [];
+    for await (const batch of log.batches({ from: new Date(since) })) records.push(...batch);
+    return { since, records, headAfter: (await log.stats()).head };
+  };
+  clients.watch("scan by time", all(), (seen) => {
+    if (seen === undefined) return;
+    const { since, records, headAfter } = seen;
+    model.scanned(records.map((each) => clients.read({ model }, each)));
+    const early = records.find(({ timestamp }) => timestamp < since);
+    if (early !== undefined)
+      clients.model.violate(`${name}: ${early.offset} is older than ${since}, and was read from then on`);
+    const first = records[0]?.offset ?? next;
+    const passed = headAfter <= chosen && first > chosen && !model.mayPass(chosen, first);
+    if (passed)
+      clients.model.violate(`${name}: reading from ${since} on began at ${first}, and ${chosen} is not older`);
+  });
 }
 
 async function tail(clients: Clients, step: Step): Promise<void> {

@@ -55,7 +55,9 @@ export type Expected = "good" | "stale" | "open";
 const LEAVE: ReadonlySet<string> = new Set(["extend", "progress"]);
 
 /** Delays go on by the wall clock while a directory is closed, which counts whole milliseconds. */
-const WALL_ROUNDING_MS = 2;
+export const WALL_ROUNDING_MS = 2;
+/** A window that outlasts every run. */
+const ENDLESS_WINDOW_MS = 10_000_000;
 
 /** A source of tasks as its clients know it: a queue, or a shared group of a log, whose tasks are the log's records. */
 export class TaskModel {
@@ -152,6 +154,12 @@ export class TaskModel {
       );
     }
     this.claims = [...this.claims.filter((each) => !claims.includes(each)), { item, sinceMs: commit.madeMs }];
+  }
+
+  /** Whether a task is the one that its dedupe key stands for. */
+  standsForKey(item: Item): boolean {
+    const claim = this.claims.find((each) => each.item === item);
+    return claim !== undefined && item.commit.acked && this.windowMs > ENDLESS_WINDOW_MS;
   }
 
   /** Everything that waits is to be removed. */

@@ -1,12 +1,20 @@
 /** What clients do with sources of tasks: queues, and shared groups of logs. */
 
-import { type Enqueued, isVarveError, type Task, type TaskQueue } from "../../src/index.js";
+import {
+  type DeadLetter,
+  type DeadSelection,
+  type Enqueued,
+  isVarveError,
+  type Task,
+  type TaskName,
+  type TaskQueue,
+} from "../../src/index.js";
 import type { Clients, Held, SourceHandle } from "./clients.js";
-import type { Commit } from "./commit.js";
+import type { Commit, Item } from "./commit.js";
 import { joinShared } from "./group-steps.js";
 import { options, type Perform } from "./log-steps.js";
 import { numberOf } from "./look.js";
-import { placeOfId } from "./model-task.js";
+import { placeOfId, WALL_ROUNDING_MS } from "./model-task.js";
 import { payloadOf } from "./payload.js";
 import type { Step, StepKind } from "./plan.js";
 
@@ -52,23 +60,28 @@ async function enqueue(clients: Clients, step: Step): Promise<void> {
   const { name, model } = handle;
   const delay = pick % 4 === 0 && ms > 0 ? ms : 0;
   const commit = clients.begin(kind, step);
-  const dueMs = delay > 0 ? commit.madeMs + delay : 0;
+  // A moment of the wall clock is a whole number of milliseconds.
+  const wallMs = clients.machine.clock.wallMs();
+  const byWall = pick % 8 === 0;
+  const dueMs = delay > 0 ? commit.madeMs + delay - (byWall ? WALL_ROUNDING_MS : 0) : 0;
+  const due = delay === 0 ? {} : byWall ? { at: new Date(wallMs + delay) } : { delay };
   const rules = clients.machine.plan.tasks[step.queue % clients.machine.plan.tasks.length]!;
   const priority = pick % rules.priorities;
   const dedupeKey = kind === "enqueue" && pick % 3 === 0 ? `d${pick % 5}` : undefined;
-  const ttl = rules.ttlMs > 0 && pick % 2 === 0 ? { ttl: rules.ttlMs } : {};
+  const ttlMs = rules.ttlMs > 0 && pick % 2 === 0 ? rules.ttlMs : undefined;
+  const ttl = ttlMs === undefined ? {} : pick % 6 === 0 ? { expiresAt: new Date(wallMs + ttlMs) } : { ttl: ttlMs };
   const attempts = pick % 7 === 0 ? { maxAttempts: 2 } : {};
   const orderKey = rules.orderKeys > 0 && pick % 4 < 3 ? `o${pick % rules.orderKeys}` : undefined;
-  const traits = { dueMs, priority, dedupeKey, orderKey, ttlMs: ttl.ttl, ...attempts };
+  const traits = { dueMs, priority, dedupeKey, orderKey, ttlMs, ...attempts };
   const sent = clients.sizes(kind === "enqueue" ? 1 : count, step).map((size) => {
     const item = clients.model.send(name, commit, traits);
     return { item, payload: payloadOf(item.number, size) };
   });
   const payloads = sent.map((each) => each.payload);
   // What depends on when a call was made, or on what else has been, is left out.
-  const isPlain = delay === 0 && dedupeKey === undefined && orderKey === undefined && ttl.ttl === undefined;
+  const isPlain = delay === 0 && dedupeKey === undefined && orderKey === undefined && ttlMs === undefined;
   const named = isPlain ? clients.nameOf(commit) : {};
-  const terms = { priority, orderKey, ...ttl, ...attempts, ...(delay > 0 ? { delay } : {}) };
+  const terms = { priority, orderKey, ...ttl, ...attempts, ...due };
   const all = { ...options(step), ...terms, ...named };
   const make = (queue: TaskQueue) =>
     kind === "enqueue"
@@ -238,8 +251,9 @@ async function cancel(clients: Clients, step: Step): Promise<void> {
   if (handle === undefined || item === undefined) return;
   const commit = clients.begin("cancel", step);
   handle.model.cancelling(item, commit);
-  clients.note(`cancel ${commit.number}: ${handle.name} ${item.id} (message ${item.number})`);
-  clients.track(commit, handle.queue!.cancel(item.id!, options(step)), (done) => {
+  const name = nameOf(handle, item);
+  clients.note(`cancel ${commit.number}: ${handle.name} ${JSON.stringify(name)} (message ${item.number})`);
+  clients.track(commit, handle.queue!.cancel(name, options(step)), (done) => {
     handle.model.cancelled(item, commit, done);
   });
 }
@@ -250,10 +264,18 @@ async function reschedule(clients: Clients, step: Step): Promise<void> {
   if (handle === undefined || item === undefined) return;
   const commit = clients.begin("reschedule", step);
   handle.model.rescheduling(item, commit);
-  clients.track(commit, handle.queue!.reschedule(item.id!, { delay: step.ms }, options(step)), (done) => {
+  const byWall = step.pick % 3 === 0;
+  const due = byWall ? { at: new Date(clients.machine.clock.wallMs() + step.ms) } : { delay: step.ms };
+  clients.track(commit, handle.queue!.reschedule(nameOf(handle, item), due, options(step)), (done) => {
     // A second call may have changed it again by now.
-    if (done && clients.pending === 0) handle.model.rescheduled(item, commit.madeMs + step.ms);
+    const dueMs = commit.madeMs + step.ms - (byWall ? WALL_ROUNDING_MS : 0);
+    if (done && clients.pending === 0) handle.model.rescheduled(item, dueMs);
   });
+}
+
+/** Its dedupe key, where that stands for it beyond doubt. */
+function nameOf({ model }: SourceHandle, item: Item): TaskName {
+  return model.standsForKey(item) ? { dedupeKey: item.dedupeKey! } : item.id!;
 }
 
 async function empty(clients: Clients, step: Step): Promise<void> {
@@ -299,7 +321,7 @@ async function redrive(clients: Clients, step: Step): Promise<void> {
   const some = step.pick % 2 === 0 ? letters.slice(0, 1 + (step.pick % letters.length)) : undefined;
   const commit = clients.begin("redrive", {});
   handle.model.redriving(commit);
-  clients.track(commit, handle.source.dead.redrive(some && { ids: some.map(({ id }) => id) }));
+  clients.track(commit, handle.source.dead.redrive(selection(some, step)));
 }
 
 async function purgeDead(clients: Clients, step: Step): Promise<void> {
@@ -313,7 +335,13 @@ async function purgeDead(clients: Clients, step: Step): Promise<void> {
     commit,
     some?.map(({ raw, headers }) => numberOf(raw, () => headers) ?? -1),
   );
-  clients.track(commit, handle.source.dead.purge(some && { ids: some.map(({ id }) => id) }));
+  clients.track(commit, handle.source.dead.purge(selection(some, step)));
+}
+
+/** Some letters by their ids; all of them, or those that have been dead for some time. */
+function selection(some: readonly DeadLetter[] | undefined, { pick, ms }: Step): DeadSelection | undefined {
+  if (some !== undefined) return { ids: some.map(({ id }) => id) };
+  return pick % 3 === 0 ? { olderThan: ms } : undefined;
 }
 
 async function transaction(clients: Clients, step: Step): Promise<void> {
