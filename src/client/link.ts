@@ -18,6 +18,7 @@ import type { Logger } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { onAbort } from "../api/signals.js";
 import { formatDuration } from "../api/units.js";
+import { giveLarge } from "../wire/buffers.js";
 import { Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { Feature, ID_BYTES, NEW_SESSION } from "../wire/hello.js";
 import { Input } from "../wire/input.js";
@@ -377,7 +378,9 @@ export class Link implements Listener {
     switch (kind) {
       case Kind.Ok: {
         const pending = this.#pending.get(id);
-        if (pending !== undefined && this.#forget(pending)) pending.answered(new Input(body));
+        if (pending === undefined || !this.#forget(pending)) return true;
+        this.#release(pending);
+        pending.answered(new Input(body));
         return true;
       }
       case Kind.Failed:
@@ -423,12 +426,18 @@ export class Link implements Listener {
       return;
     }
     if (!this.#forget(pending)) return;
+    this.#release(pending);
     if (this.isClosing && !pending.isAborted && isVarveError(error, "ERR_ABORTED")) {
       // It was this client that gave up.
       pending.refused(closed());
     } else {
       pending.refused(error);
     }
+  }
+
+  /** The daemon has answered what it was sent over this connection: it has the whole frame. */
+  #release({ frame, connection }: Pending): void {
+    if (connection === this.#connection) giveLarge(frame);
   }
 
   /** False when it has been settled already. */

@@ -255,7 +255,7 @@ export class Connection {
     if (this.#saidGoodbye && kind !== Kind.Left) throw malformed("there is more behind the goodbye");
     const method = METHODS[kind];
     if (method !== undefined) {
-      this.#call(method, id, new Input(body));
+      this.#call(method, id, new Input(body, true));
       return;
     }
     switch (kind) {
@@ -519,12 +519,14 @@ export class Connection {
   }
 
   #closed(): void {
+    this.#parser.end();
     this.front.left(this);
     if (this.#state !== "over") this.#over();
   }
 
   #over(): void {
     this.#state = "over";
+    this.#parser.end();
     this.front.hold(-this.#heldBytes);
     this.#heldBytes = 0;
     for (const wait of this.#waits.values()) wait.abort();

@@ -1,4 +1,9 @@
-/** The calls with a layout of their own: what is made most. Layouts: src/wire/layouts.ts */
+/**
+ * The calls with a layout of their own: what is made most. Layouts: src/wire/layouts.ts
+ *
+ * Payloads and keys are views of what the socket was read into, good until the call has returned: a queue copies what it takes
+ * before that, whoever calls it.
+ */
 
 import type {
   CommitOptions,

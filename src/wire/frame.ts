@@ -12,11 +12,13 @@
  *
  * Invariants
  * - A length beyond the limit is refused before anything is kept of the frame.
- * - What is kept of an unfinished frame is at most twice what has arrived of it, however it was cut.
+ * - What is kept of an unfinished frame is at most twice what has arrived of it, however it was cut, or fits a buffer of
+ *   LARGE_BYTES: of a parser whose pieces are lent, one of the few that all share.
  * - What comes of a stream of bytes does not depend on where it was cut.
  */
 
 import { VarveError } from "../api/errors.js";
+import { giveLarge, LARGE_BYTES, takeLarge } from "./buffers.js";
 
 export const PREAMBLE: Buffer = Buffer.from([0x89, 0x56, 0x41, 0x52, 0x56, 0x45, 0x0d, 0x0a]);
 
@@ -57,7 +59,14 @@ export const Kind = {
   Leaving: 0x84,
 } as const;
 
-/** What arrives on a connection, frame by frame. `body` is the handler's to keep. */
+/** Unfinished frames longer than this are put together in a buffer that holds the whole of them. */
+const WHOLE_FROM_BYTES = HELLO_BYTES_MAX;
+/** Such buffers that parsers whose pieces are lent have together, at most: they are more than what has arrived. */
+const POOLED_MAX = 16;
+
+let pooledNow = 0;
+
+/** What arrives on a connection, frame by frame. `body` is the handler's to keep, or lent to it until it returns. */
 export interface FrameHandler {
   /** False: stop, and keep what has arrived behind this frame until the next push. */
   frame(kind: number, id: number, body: Buffer): boolean;
@@ -74,15 +83,18 @@ export class FrameParser {
   /** What has arrived of an unfinished frame, from its length on. */
   #partial: Buffer = NOTHING;
   #filled = 0;
+  /** It stands in a buffer that is to be given back. */
+  #isPooled = false;
   /** Pieces that wait for the handler to go on. */
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #stopped = false;
   #running = false;
+  #ended = false;
 
   /**
    * @param preamble whether the stream begins with PREAMBLE
-   * @param lent whether the pieces are good only until `push` returns: what stays is copied
+   * @param lent whether the pieces are good only until `push` returns: then so are the bodies of frames, until the handler does
    */
   constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean, lent = false) {
     this.#handler = handler;
@@ -116,6 +128,7 @@ export class FrameParser {
    * @throws VarveError `ERR_PROTOCOL`; the stream cannot be read on then
    */
   push(piece: Buffer): void {
+    if (this.#ended) return;
     if (this.#stopped || this.#running) {
       this.#waiting.push(this.#lent ? Buffer.from(piece) : piece);
       this.#waitingBytes += piece.length;
@@ -126,6 +139,7 @@ export class FrameParser {
 
   /** Goes on after the handler had stopped. @throws VarveError `ERR_PROTOCOL` */
   resume(): void {
+    if (this.#ended) return;
     this.#stopped = false;
     while (!this.#stopped && !this.#running) {
       const piece = this.#waiting.shift();
@@ -133,6 +147,16 @@ export class FrameParser {
       this.#waitingBytes -= piece.length;
       this.#run(piece);
     }
+  }
+
+  /** Nothing that is or will be here is wanted any more. */
+  end(): void {
+    this.#ended = true;
+    this.#stopped = true;
+    this.#release(this.#partial, this.#isPooled);
+    this.#forget();
+    this.#waiting = [];
+    this.#waitingBytes = 0;
   }
 
   #run(piece: Buffer): void {
@@ -151,17 +175,16 @@ export class FrameParser {
       const length = this.#checked(piece.readUInt32LE(at));
       const end = at + LENGTH_BYTES + length;
       if (end > piece.length) break;
-      if (this.#lent) this.#emit(Buffer.from(piece.subarray(at, end)), LENGTH_BYTES, end - at);
-      else this.#emit(piece, at + LENGTH_BYTES, end);
+      this.#emit(piece, at + LENGTH_BYTES, end);
       at = end;
     }
-    if (at >= piece.length) return;
+    if (at >= piece.length || this.#ended) return;
     if (this.#stopped) {
       const rest = piece.subarray(at);
       this.#waiting.unshift(this.#lent ? Buffer.from(rest) : rest);
       this.#waitingBytes += piece.length - at;
     } else {
-      this.#keep(piece, at, piece.length);
+      this.#keep(piece, at, piece.length, piece.length - at < LENGTH_BYTES ? LENGTH_BYTES : wholeOf(piece, at));
     }
   }
 
@@ -180,31 +203,57 @@ export class FrameParser {
     let at = from;
     if (this.#filled < LENGTH_BYTES) {
       const end = Math.min(piece.length, at + LENGTH_BYTES - this.#filled);
-      this.#keep(piece, at, end);
+      this.#keep(piece, at, end, LENGTH_BYTES);
       at = end;
       if (this.#filled < LENGTH_BYTES) return at;
     }
-    const whole = LENGTH_BYTES + this.#checked(this.#partial.readUInt32LE(0));
+    this.#checked(this.#partial.readUInt32LE(0));
+    const whole = wholeOf(this.#partial, 0);
     const end = Math.min(piece.length, at + whole - this.#filled);
     this.#keep(piece, at, end, whole);
     if (this.#filled < whole) return end;
     const frame = this.#partial;
-    this.#partial = NOTHING;
-    this.#filled = 0;
-    this.#emit(frame, LENGTH_BYTES, whole);
+    const isPooled = this.#isPooled;
+    this.#forget();
+    try {
+      this.#emit(frame, LENGTH_BYTES, whole);
+    } finally {
+      this.#release(frame, isPooled);
+    }
     return end;
   }
 
   /** @param needed of the whole frame, where that is known */
-  #keep(piece: Buffer, from: number, to: number, needed = LENGTH_BYTES): void {
+  #keep(piece: Buffer, from: number, to: number, needed: number): void {
     const filled = this.#filled + to - from;
-    if (filled > this.#partial.length) {
-      const grown = Buffer.allocUnsafeSlow(Math.max(filled, Math.min(needed, 2 * filled)));
-      this.#partial.copy(grown, 0, 0, this.#filled);
-      this.#partial = grown;
-    }
+    if (filled > this.#partial.length) this.#grow(filled, needed);
     piece.copy(this.#partial, this.#filled, from, to);
     this.#filled = filled;
+  }
+
+  #grow(filled: number, needed: number): void {
+    const isWhole = needed > WHOLE_FROM_BYTES && needed <= LARGE_BYTES;
+    const isPooled = isWhole && this.#lent && pooledNow < POOLED_MAX;
+    const bytes = isWhole && !this.#lent ? needed : Math.max(filled, Math.min(needed, 2 * filled));
+    const grown = isPooled ? takeLarge() : Buffer.allocUnsafeSlow(bytes);
+    this.#partial.copy(grown, 0, 0, this.#filled);
+    this.#partial = grown;
+    if (!isPooled) return;
+    this.#isPooled = true;
+    pooledNow++;
+  }
+
+  /** The frame that was put together is used no more. */
+  #release(frame: Buffer, isPooled: boolean): void {
+    if (!isPooled) return;
+    pooledNow--;
+    giveLarge(frame);
+  }
+
+  #forget(): void {
+    this.#partial = NOTHING;
+    this.#filled = 0;
+    this.#isPooled = false;
   }
 
   #checked(length: number): number {
@@ -219,4 +268,9 @@ export class FrameParser {
     const id = source.readUInt32LE(from + 1);
     if (!this.#handler.frame(source[from]!, id, source.subarray(from + HEAD_BYTES, to))) this.#stopped = true;
   }
+}
+
+/** Bytes of the whole frame that begins there. */
+function wholeOf(bytes: Buffer, at: number): number {
+  return LENGTH_BYTES + bytes.readUInt32LE(at);
 }

@@ -7,10 +7,13 @@ const HIGH_MAX = 2 ** 21;
 /** Reads the body of a frame. Every call throws `ERR_PROTOCOL` where the body ends too early. */
 export class Input {
   readonly #bytes: Buffer;
+  readonly #lent: boolean;
   #at = 0;
 
-  constructor(bytes: Buffer) {
+  /** @param lent whether the body is good only until the handler of its frame returns */
+  constructor(bytes: Buffer, lent = false) {
     this.#bytes = bytes;
+    this.#lent = lent;
   }
 
   /** Bytes that have not been read. */
@@ -41,11 +44,17 @@ export class Input {
     return this.#bytes.readDoubleLE(this.#skip(8));
   }
 
-  /** A view. */
+  /** A view, good as long as the body is. */
   data(): Buffer {
     const length = this.u32();
     const at = this.#skip(length);
     return this.#bytes.subarray(at, at + length);
+  }
+
+  /** The same, to be kept. */
+  ownData(): Buffer {
+    const view = this.data();
+    return this.#lent ? Buffer.from(view) : view;
   }
 
   string(): string {
@@ -61,7 +70,7 @@ export class Input {
     return this.#bytes.toString("latin1", at, at + length);
   }
 
-  /** A view of so many bytes. */
+  /** A view of so many bytes, good as long as the body is. */
   raw(length: number): Buffer {
     const at = this.#skip(length);
     return this.#bytes.subarray(at, at + length);

@@ -27,6 +27,8 @@ const TASK_BYTES_MIN = 26;
 const RECORD_BYTES_MIN = 21;
 const HEADER_BYTES_MIN = 8;
 
+const UNCOUNTED_CHARS = 128;
+
 /** What a call says of the durability of its commit. */
 const SYNC = 1;
 const ASYNC = 2;
@@ -65,8 +67,30 @@ export function readMessage(input: Input): Buffer | MessageInit<Buffer> {
 }
 
 export function writeMessages(output: Output, messages: readonly Parts[]): void {
+  let bytes = 4;
+  for (const message of messages) bytes += messageBytesMax(message);
+  output.expect(bytes);
   output.u32(messages.length);
   for (const message of messages) writeMessage(output, message);
+}
+
+function messageBytesMax({ payload, key, headers }: Parts): number {
+  let bytes = MESSAGE_BYTES_MIN + dataBytesMax(payload);
+  if (key !== undefined) bytes += 4 + dataBytesMax(key);
+  if (headers !== undefined) bytes += headersBytesMax(headers);
+  return bytes;
+}
+
+/** Short strings are not counted. */
+function dataBytesMax(value: string | Uint8Array): number {
+  if (typeof value !== "string") return value.length;
+  return value.length <= UNCOUNTED_CHARS ? 3 * value.length : Buffer.byteLength(value);
+}
+
+function headersBytesMax(headers: Headers): number {
+  let bytes = 4;
+  for (const name in headers) bytes += HEADER_BYTES_MIN + 3 * (name.length + headers[name]!.length);
+  return bytes;
 }
 
 export function readMessages(input: Input): (Buffer | MessageInit<Buffer>)[] {

@@ -38,7 +38,7 @@ export function readName(input: Input, producers: Producers): RequestIdentity | 
   const whose = input.u8();
   if (whose === NONE) return undefined;
   if (whose !== CLIENT && whose !== OTHER) throw malformed("a name that is none");
-  const from = producers.producerOf(whose === CLIENT ? undefined : input.raw(ID_BYTES));
+  const from = producers.producerOf(whose === CLIENT ? undefined : Buffer.from(input.raw(ID_BYTES)));
   const sequence = input.u64();
   const settled = input.u64();
   // What is no name is the contract's to refuse.

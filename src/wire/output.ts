@@ -1,5 +1,6 @@
 import { VarveError } from "../api/errors.js";
 import { formatBytes } from "../api/units.js";
+import { giveLarge, LARGE_BYTES, takeLarge } from "./buffers.js";
 import { FRAME_HEAD_BYTES, LENGTH_BYTES } from "./frame.js";
 
 const SLAB_BYTES = 64 * 1024;
@@ -7,9 +8,13 @@ const SLAB_BYTES = 64 * 1024;
 const COUNTED_CHARS = 4096;
 const HIGH = 2 ** 32;
 
+/** Frames from here on are written to a buffer of their own. */
+const OWN_FROM_BYTES = SLAB_BYTES / 2;
+
 /**
  * Writes frames, one behind the other, into slabs of memory that are never used again: what was taken out of it can be on
- * its way to a socket while the next frames are written.
+ * its way to a socket while the next frames are written. A large frame whose size is known (`expect`) gets a buffer of its
+ * own, which whoever has no more use for the frame may give back (`giveLarge`).
  */
 export class Output {
   #slab: Buffer = Buffer.allocUnsafeSlow(SLAB_BYTES);
@@ -21,6 +26,9 @@ export class Output {
   /** Complete frames in slabs that were full. */
   #full: Buffer[] = [];
   #fullBytes = 0;
+  /** What is written to again behind the large frame that has a buffer of its own. */
+  #aside: Buffer | undefined;
+  #asideAt = 0;
   /** Of one frame, from its kind on. */
   frameBytesMax: number;
 
@@ -35,11 +43,30 @@ export class Output {
 
   /** Begins a frame, in place of one that was not ended. */
   begin(kind: number, id: number): void {
+    if (this.#aside !== undefined) {
+      giveLarge(this.#slab);
+      this.#goBack();
+    }
     this.#at = this.#frame;
     this.#ensure(FRAME_HEAD_BYTES);
     this.#slab[this.#at + LENGTH_BYTES] = kind;
     this.#slab.writeUInt32LE(id, this.#at + LENGTH_BYTES + 1);
     this.#at += FRAME_HEAD_BYTES;
+  }
+
+  /** The rest of the frame that has begun has so many bytes, at most. */
+  expect(bytes: number): void {
+    const begun = this.#at - this.#frame;
+    if (begun + bytes < OWN_FROM_BYTES || this.#aside !== undefined) return;
+    const own = begun + bytes <= LARGE_BYTES ? takeLarge() : Buffer.allocUnsafeSlow(begun + bytes);
+    this.#slab.copy(own, 0, this.#frame, this.#at);
+    this.#shelve();
+    this.#aside = this.#slab;
+    this.#asideAt = this.#frame;
+    this.#slab = own;
+    this.#from = 0;
+    this.#frame = 0;
+    this.#at = begun;
   }
 
   /**
@@ -59,16 +86,19 @@ export class Output {
     this.#slab.writeUInt32LE(length, this.#frame);
     const frame = this.#slab.subarray(this.#frame, this.#at);
     this.#frame = this.#at;
+    if (this.#aside !== undefined) {
+      this.#shelve();
+      this.#goBack();
+    }
     return frame;
   }
 
   /** The complete frames since the last time, in pieces. */
   take(): Buffer[] {
+    this.#shelve();
     const pieces = this.#full;
-    if (this.#frame > this.#from) pieces.push(this.#slab.subarray(this.#from, this.#frame));
     this.#full = [];
     this.#fullBytes = 0;
-    this.#from = this.#frame;
     return pieces;
   }
 
@@ -130,13 +160,27 @@ export class Output {
     const begun = this.#at - this.#frame;
     const slab = Buffer.allocUnsafeSlow(Math.max(SLAB_BYTES, begun + bytes > SLAB_BYTES / 2 ? 2 * begun + bytes : 0));
     this.#slab.copy(slab, 0, this.#frame, this.#at);
-    if (this.#frame > this.#from) {
-      this.#full.push(this.#slab.subarray(this.#from, this.#frame));
-      this.#fullBytes += this.#frame - this.#from;
-    }
+    this.#shelve();
     this.#slab = slab;
     this.#from = 0;
     this.#frame = 0;
     this.#at = begun;
+  }
+
+  /** Puts the complete frames of this slab to the others. */
+  #shelve(): void {
+    if (this.#frame === this.#from) return;
+    this.#full.push(this.#slab.subarray(this.#from, this.#frame));
+    this.#fullBytes += this.#frame - this.#from;
+    this.#from = this.#frame;
+  }
+
+  /** From a buffer of one frame to the slab for the others. */
+  #goBack(): void {
+    this.#slab = this.#aside!;
+    this.#aside = undefined;
+    this.#from = this.#asideAt;
+    this.#frame = this.#asideAt;
+    this.#at = this.#asideAt;
   }
 }

@@ -135,7 +135,7 @@ export function readValue(input: Input, depth = 0): unknown {
     case Tag.string:
       return input.string();
     case Tag.bytes:
-      return input.data();
+      return input.ownData();
     case Tag.date:
       return new Date(input.f64());
     case Tag.bigint:

@@ -6,6 +6,7 @@
 import { deepStrictEqual, equal, ok } from "node:assert/strict";
 import { test } from "node:test";
 import { isVarveError } from "../../src/index.js";
+import { giveLarge, LARGE_BYTES, takeLarge } from "../../src/wire/buffers.js";
 import { FRAME_HEAD_BYTES, FrameParser, HELLO_BYTES_MAX, PREAMBLE } from "../../src/wire/frame.js";
 import { readHello } from "../../src/wire/hello.js";
 import { Input } from "../../src/wire/input.js";
@@ -22,8 +23,11 @@ class Collected {
   readonly parser: FrameParser;
   #stopEvery: number;
 
-  constructor(frameBytesMax: number, preamble: boolean, stopEvery = 0) {
+  readonly #lent: boolean;
+
+  constructor(frameBytesMax: number, preamble: boolean, stopEvery = 0, lent = false) {
     this.#stopEvery = stopEvery;
+    this.#lent = lent;
     this.parser = new FrameParser(
       {
         frame: (kind, id, body) => {
@@ -33,13 +37,20 @@ class Collected {
       },
       frameBytesMax,
       preamble,
+      lent,
     );
   }
 
   push(piece: Buffer): void {
     if (this.error !== undefined) return;
     try {
-      this.parser.push(piece);
+      if (this.#lent) {
+        const loan = Buffer.from(piece);
+        this.parser.push(loan);
+        loan.fill(0xdd);
+      } else {
+        this.parser.push(piece);
+      }
       if (this.#stopEvery > 0) for (let round = 0; round < piece.length; round++) this.parser.resume();
     } catch (error) {
       this.error = error;
@@ -51,12 +62,13 @@ class Collected {
   }
 }
 
-function stream(random: Seeded, frames: number): Buffer {
+function stream(random: Seeded, frames: number, largest = 5000): Buffer {
   const output = new Output(1024 * 1024);
   const pieces: Buffer[] = [PREAMBLE];
   for (let index = 0; index < frames; index++) {
     output.begin(random.between(0, 255), random.between(0, 1_000_000));
-    output.raw(Buffer.alloc(random.chance(0.1) ? random.between(0, 5000) : random.between(0, 60), index));
+    const most = random.chance(0.1) ? (random.chance(0.2) ? largest : 5000) : 60;
+    output.raw(Buffer.alloc(random.between(0, most), index));
     pieces.push(output.end());
   }
   return Buffer.concat(pieces);
@@ -91,6 +103,22 @@ test("what comes of a stream does not depend on where it is cut, or on where its
   }
 });
 
+test("the same holds where the pieces are lent, of frames that are put together in shared buffers too", () => {
+  const random = new Seeded(seedOr(6003));
+  for (let round = 0; round < 20; round++) {
+    const bytes = stream(random, random.between(1, 60), 2 * LARGE_BYTES);
+    const whole = new Collected(4 * LARGE_BYTES, true);
+    whole.push(bytes);
+    const parsers = [0, 1, 3].map((stopEvery) => new Collected(4 * LARGE_BYTES, true, stopEvery, true));
+    // All at the same time: each has its own frame half put together.
+    for (const piece of cut(random, bytes, 100_000)) for (const parser of parsers) parser.push(piece);
+    for (const { frames, code } of parsers) {
+      deepStrictEqual(frames, whole.frames);
+      equal(code, undefined);
+    }
+  }
+});
+
 test("memory follows what has arrived, not what was announced", () => {
   const announced = new Collected(64 * 1024 * 1024, false);
   const head = Buffer.alloc(FRAME_HEAD_BYTES);
@@ -100,6 +128,88 @@ test("memory follows what has arrived, not what was announced", () => {
   for (let sent = 0; sent < 100_000; sent++) announced.push(Buffer.of(1));
   ok(announced.parser.heldBytes <= 2 * 100_009 + 64, `${announced.parser.heldBytes} bytes for 100,009`);
   equal(announced.error, undefined);
+});
+
+test("few parsers at a time have more memory than what has arrived, and those that end make room for others", () => {
+  const head = Buffer.alloc(FRAME_HEAD_BYTES);
+  head.writeUInt32LE(LARGE_BYTES - FRAME_HEAD_BYTES);
+  const begun = (count: number) => {
+    const parsers = Array.from({ length: count }, () => new Collected(LARGE_BYTES, false, 0, true).parser);
+    for (const parser of parsers) parser.push(head);
+    const large = parsers.filter(({ heldBytes }) => heldBytes > 64);
+    return { parsers, large: large.length };
+  };
+  const first = begun(1000);
+  ok(first.large > 0 && first.large <= 64, `${first.large} of 1000`);
+  equal(begun(10).large, 0);
+  for (const parser of first.parsers) parser.end();
+  for (const parser of first.parsers) equal(parser.heldBytes, 0);
+  const second = begun(1000);
+  equal(second.large, first.large);
+  for (const parser of second.parsers) parser.end();
+});
+
+test("a handler that fails, or ends its own parser, takes no shared buffer with it", () => {
+  const frame = Buffer.alloc(100_000);
+  frame.writeUInt32LE(frame.length - 4);
+  for (let round = 0; round < 100; round++) {
+    const parser: FrameParser = new FrameParser(
+      {
+        frame: () => {
+          if (round % 2 === 0) throw new Error("no");
+          parser.end();
+          return true;
+        },
+      },
+      LARGE_BYTES,
+      false,
+      true,
+    );
+    parser.push(frame.subarray(0, 50_000));
+    ok(parser.heldBytes > 100_000, `round ${round}: a shared one`);
+    try {
+      parser.push(Buffer.concat([frame.subarray(50_000), frame.subarray(0, 5)]));
+    } catch (error) {
+      equal((error as Error).message, "no");
+    }
+    if (round % 2 === 1) equal(parser.heldBytes, 0);
+  }
+});
+
+test("frames are the same whether their size was expected or not, and those that are not ended leave nothing", () => {
+  const random = new Seeded(seedOr(6004));
+  for (let round = 0; round < 100; round++) {
+    const [expecting, plain] = [new Output(3 * LARGE_BYTES), new Output(3 * LARGE_BYTES)];
+    const kept: Buffer[] = [];
+    for (let index = 0; index < 30; index++) {
+      const body = Buffer.alloc(random.between(0, random.chance(0.3) ? 2 * LARGE_BYTES : 200), index + 1);
+      const isEnded = !random.chance(0.2);
+      for (const output of [expecting, plain]) {
+        output.begin(index, index);
+        output.u32(index);
+        // Too little is no more than a waste.
+        if (output === expecting) output.expect(random.chance(0.9) ? body.length : body.length >>> 1);
+        output.raw(body);
+        if (isEnded) output.end();
+      }
+      if (random.chance(0.7)) continue;
+      equal(expecting.bytes, plain.bytes);
+      kept.push(Buffer.concat(expecting.take()));
+      ok(kept.at(-1)!.equals(Buffer.concat(plain.take())));
+    }
+  }
+});
+
+test("a buffer is used again once it is given back, and not before", () => {
+  const [first, second] = [takeLarge(), takeLarge()];
+  ok(first.buffer !== second.buffer);
+  giveLarge(first.subarray(10, 20));
+  giveLarge(first);
+  const [again, other] = [takeLarge(), takeLarge()];
+  equal(again.buffer, first.buffer);
+  ok(other.buffer !== first.buffer && other.buffer !== second.buffer);
+  giveLarge(Buffer.alloc(10));
+  for (const buffer of [second, again, other]) giveLarge(buffer);
 });
 
 test("a length beyond the limit, and one that is too short, are refused as soon as they are there", () => {
