@@ -22,9 +22,14 @@ const TOKEN =
   /^([0-9a-z]{1,11}\.[0-9a-z]{1,7})\.([0-9a-z]{1,7})\.([0-9a-z]{1,11})\.([0-9a-z]{1,7})\.([0-9a-f]{8})([0-9a-f]{8})$/;
 
 export function formatToken(consumer: Consumer, { lane, offset, attempt, high, low }: TaskToken): string {
-  const bits = (high >>> 0).toString(16).padStart(8, "0") + (low >>> 0).toString(16).padStart(8, "0");
   const task = `${lane.toString(36)}.${offset.toString(36)}.${attempt.toString(36)}`;
-  return `${holderOf(consumer)}.${task}.${bits}`;
+  return `${holderOf(consumer)}.${task}.${hex(high)}${hex(low)}`;
+}
+
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+function hex(bits: number): string {
+  return HEX[bits >>> 24]! + HEX[(bits >>> 16) & 255]! + HEX[(bits >>> 8) & 255]! + HEX[bits & 255]!;
 }
 
 /** Who gave a task out: queue and consumer. */
@@ -68,6 +73,7 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
   readonly #task: Outstanding;
   readonly #high: number;
   readonly #low: number;
+  #token: string | undefined;
 
   constructor(
     consumer: Consumer,
@@ -93,7 +99,8 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
 
   get token(): string {
     // Done as it was handed out, it has none.
-    return this.#high === 0 && this.#low === 0 ? "" : formatToken(this.#consumer, this);
+    this.#token ??= this.#high === 0 && this.#low === 0 ? "" : formatToken(this.#consumer, this);
+    return this.#token;
   }
 
   get lane(): number {
