@@ -1,16 +1,18 @@
 /**
- * npm run mutants -- [--only TEXT] [--jobs N] [--find] [--at-most S]
+ * npm run mutants -- [--only TEXT] [--some N [--from S]] [--jobs N] [--find] [--at-most S]
  *
  * Tests the tests: breaks one step of the engine at a time (test/mutants), and expects what is named there to notice. The
  * exit code is 1 if a mutant survives, if its text is not in the source any more, or if what should find it fails on the
  * engine as it is, and so proves nothing.
  *
  *   --only T   mutants whose name or file holds this text; may be given several times
+ *   --some N   N of these, which --from chooses (default: the clock); that the text of the others is there is checked all the same
  *   --find     writes to test/mutants/seeds.json what has been found by searching, where the seed there does not do any more
  *   --at-most S  begins no more of them after S seconds, and says what was left out
  */
 
 import { fork, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import {
   cpSync,
   linkSync,
@@ -26,7 +28,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import ts from "typescript";
-import { build, checkNode, fail, install, ROOT } from "./setup.mjs";
+import { build, checkNode, fail, install, ROOT, SIMULATOR_ARGS } from "./setup.mjs";
 
 /** One seed takes a fraction of a second, a test file some seconds. */
 const SEED_SECONDS_MAX = 60;
@@ -43,7 +45,8 @@ const dist = resolve(ROOT, options.dist);
 const { mutants } = await import(join(dist, "test/mutants/list.js"));
 const { SEARCHED_SEEDS } = await import(join(dist, "test/mutants/mutant.js"));
 const seeds = JSON.parse(readFileSync(SEEDS_FILE, "utf8"));
-const chosen = mutants.filter(({ name, file }) => options.only.some((text) => `${name} ${file}`.includes(text)));
+const meant = mutants.filter(({ name, file }) => options.only.some((text) => `${name} ${file}`.includes(text)));
+const chosen = someOf(meant);
 const problems = [];
 const startedMs = performance.now();
 const trees = mkdtempSync(join(tmpdir(), "varve-mutants-"));
@@ -56,9 +59,13 @@ for (const { name } of mutants) {
   names.add(name);
 }
 const outputs = new Map();
-for (const mutant of chosen) {
-  const output = compile(mutant);
+for (const mutant of meant) {
+  const source = mutated(mutant);
+  const output = source !== undefined && chosen.includes(mutant) ? compile(mutant, source) : undefined;
   if (output !== undefined) outputs.set(mutant, output);
+}
+if (chosen.length < meant.length) {
+  console.log(`${chosen.length} of ${meant.length} mutants: --some ${options.some} --from ${options.from}`);
 }
 /** A killer, as text -> the seeds with which it was used. */
 const used = new Map();
@@ -112,6 +119,8 @@ function parse() {
     const { values } = parseArgs({
       options: {
         only: { type: "string", multiple: true, default: [""] },
+        some: { type: "string", default: "Infinity" },
+        from: { type: "string", default: String(Date.now() % 2 ** 32) },
         jobs: { type: "string", default: String(availableParallelism()) },
         find: { type: "boolean", default: false },
         "at-most": { type: "string", default: "Infinity" },
@@ -120,31 +129,41 @@ function parse() {
     });
     const jobs = Number(values.jobs);
     if (!Number.isSafeInteger(jobs) || jobs < 1) throw new Error(`--jobs must be a whole number from 1 on`);
+    const some = Number(values.some);
+    if (!(some >= 1)) throw new Error("--some must be a number of mutants, from 1 on");
     const atMostSeconds = Number(values["at-most"]);
     if (!(atMostSeconds > 0)) throw new Error("--at-most must be a number of seconds");
     // A build that is there already, for those who work on the mutants.
-    return { ...values, jobs, atMostSeconds, dist: values.dist ?? "dist", build: values.dist === undefined };
+    return { ...values, some, jobs, atMostSeconds, dist: values.dist ?? "dist", build: values.dist === undefined };
   } catch (error) {
     return fail(error.message, 2);
   }
 }
 
-/** The mutated file, compiled; undefined when there is no such mutant any more. */
-function compile({ name, file, search, replacement }) {
+/** As many as are asked for, others with every `from`, and the same whatever is added to the list. */
+function someOf(list) {
+  const rank = ({ name }) => createHash("sha256").update(`${options.from} ${name}`).digest("hex");
+  const ranks = new Map(list.map((mutant) => [mutant, rank(mutant)]));
+  const first = [...list].sort((a, b) => (ranks.get(a) < ranks.get(b) ? -1 : 1)).slice(0, options.some);
+  return list.filter((mutant) => first.includes(mutant));
+}
+
+/** The source of the mutated file; undefined when there is no such mutant any more. */
+function mutated({ name, file, search, replacement }) {
   const source = readFileSync(join(ROOT, file), "utf8");
   const times = source.split(search).length - 1;
-  if (times !== 1) {
-    problems.push(`NO MUTANT  ${name}: what it replaces stands ${times} times in ${file}`);
-    return undefined;
-  }
-  const { outputText, diagnostics } = ts.transpileModule(
-    source.replace(search, () => replacement),
-    {
-      fileName: file,
-      reportDiagnostics: true,
-      compilerOptions: { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.ESNext, verbatimModuleSyntax: true },
-    },
-  );
+  if (times === 1) return source.replace(search, () => replacement);
+  problems.push(`NO MUTANT  ${name}: what it replaces stands ${times} times in ${file}`);
+  return undefined;
+}
+
+/** The same, compiled; undefined when it does not compile. */
+function compile({ name, file }, source) {
+  const { outputText, diagnostics } = ts.transpileModule(source, {
+    fileName: file,
+    reportDiagnostics: true,
+    compilerOptions: { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.ESNext, verbatimModuleSyntax: true },
+  });
   if (diagnostics.length === 0) return outputText;
   problems.push(`NO MUTANT  ${name}: ${ts.flattenDiagnosticMessageText(diagnostics[0].messageText, " ")}`);
   return undefined;
@@ -212,7 +231,10 @@ async function tryKiller(tree, killer, tried) {
 /** The first seed that fails, and how. */
 function hunt(tree, killer, tried) {
   return new Promise((resolve) => {
-    const worker = fork(join(tree, "dist/test/mutants/kill.js"), { stdio: ["ignore", "ignore", "pipe", "ipc"] });
+    const worker = fork(join(tree, "dist/test/mutants/kill.js"), {
+      execArgv: SIMULATOR_ARGS,
+      stdio: ["ignore", "ignore", "pipe", "ipc"],
+    });
     let finding = { seed: undefined, what: "the worker ended by itself" };
     let errors = "";
     const watchOver = () =>

@@ -22,7 +22,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { build, checkNode, fail, install, ROOT, step } from "./setup.mjs";
+import { build, checkNode, fail, install, ROOT, SIMULATOR_ARGS, step } from "./setup.mjs";
 
 const TWICE_EVERY = 50;
 /**
@@ -33,14 +33,6 @@ const OTHER_ENDS = 0.45;
 const FAILURES_MAX = 20;
 /** Of each of the two rounds of a small workload, at most. */
 const SWEEP_STEPS = 8;
-/** Every life of an engine leaves its memory behind at once: with room for much of it, little is ever looked at again. */
-const WORKER_ARGS = [
-  "--enable-source-maps",
-  "--initial-old-space-size=512",
-  "--min-semi-space-size=16",
-  "--max-semi-space-size=32",
-  "--single-threaded-gc",
-];
 /** Of the log, and of segments, that one workload leaves. */
 const FLIPS_EACH_BYTES = 16 * 1024;
 
@@ -238,7 +230,7 @@ async function runSweeps() {
 async function work(job, done, died) {
   const run = () =>
     new Promise((resolve) => {
-      const worker = fork(join(modules, "run.js"), { execArgv: WORKER_ARGS });
+      const worker = fork(join(modules, "run.js"), { execArgv: ["--enable-source-maps", ...SIMULATOR_ARGS] });
       let current;
       const send = () => {
         current = job();

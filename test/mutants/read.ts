@@ -35,7 +35,7 @@ export const readMutants: readonly Mutant[] = [
     search: "      throw damaged(run.segment.path, this.#runPosition, from, run.next);",
     replacement: "      void from;",
     breaks: "what cannot be read is reported",
-    killer: flips(2),
+    killer: flips(6),
   },
   {
     name: "whose batch it is is not looked at",
