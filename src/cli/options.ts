@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { Durability, LogPosition, RateOptions } from "../api/contract.js";
+import type { Durability, LogPosition, RateOptions, TaskSettings } from "../api/contract.js";
 import { parseDuration, parseSize } from "../api/units.js";
 import { UsageError } from "./exit.js";
 
@@ -128,6 +128,29 @@ export function finiteNumber(text: string): number {
 /** A number of attempts; "unlimited" for tasks that never die. The queue checks the range. */
 export function attempts(text: string): number {
   return text === "unlimited" ? Number.POSITIVE_INFINITY : wholeNumber(1)(text);
+}
+
+/** What every task of a command has. */
+export interface TaskTerms {
+  readonly maxAttempts?: number;
+  readonly priority?: number;
+  readonly ttl?: string;
+  readonly orderKey?: string;
+}
+
+export function withTaskTerms(command: Command): Command {
+  return command
+    .option("--max-attempts <n>", 'deliveries before the task is dead, or "unlimited"', attempts)
+    .option("--priority <n>", "0 to 9, the most urgent (default: 0)", wholeNumber(0))
+    .option("--ttl <duration>", "not delivered once this much time has passed", duration)
+    .option("--order-key <key>", "worked on one after the other with others of this key");
+}
+
+/** What becomes of tasks whose time is over. */
+export function onExpire(text: string): NonNullable<TaskSettings["onExpire"]> {
+  if (text === "discard" || text === "dead") return text;
+  if (text.startsWith("move:")) return { moveTo: text.slice("move:".length) };
+  throw new InvalidArgumentError('It must be "discard", "dead" or move:QUEUE.');
 }
 
 /** Deliveries in a window of time: "100/1s"; "unlimited" for as many as are asked for. */

@@ -8,7 +8,14 @@ import { registerDelete } from "./commands/delete.js";
 import { registerDequeue } from "./commands/dequeue.js";
 import { registerDump } from "./commands/dump.js";
 import { registerEnqueue } from "./commands/enqueue.js";
-import { registerCommit, registerDeleteGroup, registerGroups, registerPurge, registerSeek } from "./commands/groups.js";
+import {
+  registerCommit,
+  registerCompact,
+  registerDeleteGroup,
+  registerGroups,
+  registerPurge,
+  registerSeek,
+} from "./commands/groups.js";
 import { registerImport } from "./commands/import.js";
 import { registerPing } from "./commands/ping.js";
 import { registerQueues } from "./commands/queues.js";
@@ -20,6 +27,7 @@ import { registerStats } from "./commands/stats.js";
 import { registerStatus } from "./commands/status.js";
 import { registerToken } from "./commands/token.js";
 import { registerVerify } from "./commands/verify.js";
+import { registerWaiting } from "./commands/waiting.js";
 import { registerWork } from "./commands/work.js";
 import { EXIT_CODES_HELP } from "./exit.js";
 import { painter } from "./format.js";
@@ -64,6 +72,7 @@ Examples:
   registerRead(program);
   registerTail(program);
   registerPurge(program);
+  registerCompact(program);
   registerGroups(program);
   registerSeek(program);
   registerCommit(program);
@@ -74,6 +83,7 @@ Examples:
   registerWork(program);
   registerSettle(program);
   registerStatus(program);
+  registerWaiting(program);
   registerSchedules(program);
   registerDead(program);
   program.commandsGroup("Serving:");

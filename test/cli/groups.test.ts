@@ -87,6 +87,16 @@ test("create stores the settings of a log, and changes them", () =>
     assert.notEqual(compaction, false);
     assert.match((await create("--retention-bytes", "0B")).stderr, /ERR_OPTION.*retention\.maxBytes/);
     assert.match((await create("--lease", "1m")).stderr, /a log has none/);
-    const task = await varve(["create", "--type", "task", "jobs", "--max-count", "1", "-d", directory]);
+    const task = await varve(["create", "--type", "task", "jobs", "--retention-count", "1", "-d", directory]);
     assert.match(task.stderr, /a task queue has none/);
+  }));
+
+test("compact removes what is superseded", () =>
+  withDirectory(async (directory) => {
+    await varve(["append", "prices", "10", "-k", "tea", "-d", directory]);
+    await varve(["append", "prices", "11", "-k", "tea", "-d", directory]);
+    const compacted = await varve(["compact", "prices", "-d", directory, "--json"]);
+    const [{ log, recordsBefore, recordsRemoved }] = jsonLines(compacted.stdout);
+    assert.deepEqual({ log, recordsBefore, recordsRemoved }, { log: "prices", recordsBefore: 2, recordsRemoved: 1 });
+    assert.match((await varve(["compact", "prices", "-d", directory])).stdout, /^removed 0 records of prices; /);
   }));

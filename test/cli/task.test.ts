@@ -134,7 +134,10 @@ test("a task that fails too often is listed, redriven, and purged as a dead lett
     const fail = async (error: string): Promise<void> => {
       const { values } = await run("dequeue", "jobs", "--wait", "1m", "--lease", "1h");
       const nacked = await run("nack", "jobs", values[0].token, "--error", error, "--delay", "0s");
-      assert.deepEqual([nacked.code, nacked.values], [0, [{ task: "jobs", nacked: 1 }]]);
+      assert.deepEqual(
+        [nacked.code, nacked.values],
+        [0, [{ task: "jobs", nacked: 1, dead: ["second", "fourth"].includes(error) }]],
+      );
     };
     const { values: ids } = await run("enqueue", "jobs", "bad");
     await fail("first");
@@ -271,4 +274,58 @@ test("create makes a queue once, and changes the settings of a task queue", () =
     ]) {
       assert.equal((await run("create", "-t", "task", "w", ...wrong)).code, 2, wrong.join(" "));
     }
+  }));
+
+test("every term of a task, and every setting of its queue", () =>
+  withQueue(async (run, directory) => {
+    const settings =
+      "--ttl 1d --on-expire move:late --dedupe-window 1h --dedupe-max-keys 7 --result-ttl 0s --max-count 3 --when-full refuse";
+    assert.equal((await run("create", "-t", "task", "jobs", ...settings.split(" "))).code, 0);
+    const first = await run("enqueue", "jobs", "first", "--dedupe-key", "d", "--order-key", "o", "--priority", "2");
+    const again = await run("enqueue", "jobs", "again", "--dedupe-key", "d");
+    assert.deepEqual(
+      [first.values[0].created, again.values],
+      [true, [{ task: "jobs", id: first.values[0].id, created: false }]],
+    );
+    const told = await varve(["enqueue", "jobs", "again", "--dedupe-key", "d", "-d", directory]);
+    assert.equal(told.stdout, `nothing was enqueued in jobs: task ${first.values[0].id} has the key d\n`);
+    const many = await run("enqueue", "jobs", "one", "two", "--dedupe-key", "d");
+    assert.deepEqual([many.code, /names one task/.test(many.stderr)], [2, true]);
+    const [dueAt, expiresAt] = [Date.now() + 5e8, Date.now() + 1e9];
+    const [at, until] = [dueAt, expiresAt].map((ms) => new Date(ms).toISOString()) as [string, string];
+    await run("enqueue", "jobs", "later", "--at", at, "--expires-at", until);
+    await run("enqueue", "jobs", "soon", "--ttl", "1h");
+    assert.match((await run("enqueue", "jobs", "fourth")).stderr, /ERR_QUEUE_FULL/);
+    assert.equal((await run("enqueue", "jobs", "x", "--priority", "10")).code, 2);
+
+    const ready = (await run("list", "jobs")).values;
+    assert.deepEqual(
+      ready.map(({ payload, priority, orderKey }) => [payload, priority, orderKey ?? null]),
+      [
+        ["first", 2, "o"],
+        ["soon", 0, null],
+      ],
+    );
+    assert.equal(typeof ready[1].expiresAt, "number");
+    const rest = await run("list", "jobs", "--after", ready[0].position, "--limit", "5");
+    assert.deepEqual(
+      rest.values.map(({ payload }) => payload),
+      ["soon"],
+    );
+    const [later] = (await run("list", "jobs", "--state", "scheduled")).values;
+    assert.deepEqual([later.dueAt, later.expiresAt], [dueAt, expiresAt]);
+    assert.match((await varve(["list", "jobs", "-s", "leased", "-d", directory])).stderr, /no task of jobs is leased/);
+
+    const moved = await run("reschedule", "jobs", later.id, "--delay", "0s");
+    assert.deepEqual([moved.code, moved.values], [0, [{ task: "jobs", id: later.id, rescheduled: true }]]);
+    assert.equal((await run("reschedule", "jobs", "77", "--delay", "0s")).code, 3);
+    assert.equal((await run("reschedule", "jobs", later.id)).code, 2);
+    assert.deepEqual((await run("pause", "jobs")).values, [{ task: "jobs", paused: true }]);
+    assert.equal((await run("dequeue", "jobs")).code, 3);
+    assert.deepEqual((await run("resume", "jobs")).values, [{ task: "jobs", paused: false }]);
+    const [task] = (await run("dequeue", "jobs")).values;
+    const buried = await run("nack", "jobs", task.token, "--dead", "--error", "no use");
+    assert.deepEqual(buried.values, [{ task: "jobs", nacked: 1, dead: true }]);
+    const [letter] = (await run("dead", "jobs", "list")).values;
+    assert.equal(letter.payload, "first");
   }));

@@ -1,5 +1,12 @@
 import { type Command, Option } from "commander";
-import type { BackoffOptions, LogSettings, QueueKind, RateOptions, TaskOptions } from "../../api/contract.js";
+import type {
+  BackoffOptions,
+  LogSettings,
+  QueueKind,
+  QueueLimits,
+  RateOptions,
+  TaskSettings,
+} from "../../api/contract.js";
 import { UsageError } from "../exit.js";
 import {
   attempts,
@@ -7,12 +14,16 @@ import {
   durationOrUnlimited,
   finiteNumber,
   header,
+  onExpire,
   rate,
   sizeOrUnlimited,
   wholeNumber,
   withCommonOptions,
 } from "../options.js";
 import { action } from "../run.js";
+
+/** Settings of both kinds of queue. */
+const COMMON: ReadonlySet<string> = new Set(["limits", "metadata"]);
 
 interface CreateOptions {
   readonly type: QueueKind;
@@ -22,6 +33,11 @@ interface CreateOptions {
   readonly backoffMax?: string;
   readonly backoffFactor?: number;
   readonly backoffJitter?: number;
+  readonly ttl?: string | number;
+  readonly onExpire?: TaskSettings["onExpire"];
+  readonly dedupeWindow?: string;
+  readonly dedupeMaxKeys?: number;
+  readonly resultTtl?: string;
   readonly maxDeadLetters?: number;
   readonly concurrency?: number;
   readonly concurrencyPerKey?: number;
@@ -35,6 +51,7 @@ interface CreateOptions {
   readonly compact?: boolean;
   readonly maxCount?: number;
   readonly maxBytes?: string | number;
+  readonly maxMessageBytes?: string | number;
   readonly whenFull?: "refuse" | "wait" | "drop-oldest";
   readonly metadata?: Record<string, string>;
 }
@@ -56,6 +73,15 @@ export function registerCreate(program: Command): void {
     .option("--backoff-max <duration>", "task: longest wait after a failure (5m)", duration)
     .option("--backoff-factor <n>", "task: growth of the wait from failure to failure (2)", finiteNumber)
     .option("--backoff-jitter <n>", "task: random part of the wait, 0 to 1 (0.2)", finiteNumber)
+    .option("--ttl <duration>", 'task: longest life of a task, or "unlimited" (unlimited)', durationOrUnlimited)
+    .option(
+      "--on-expire <what>",
+      "task: what becomes of one whose time is over: discard, dead, or move:QUEUE (discard)",
+      onExpire,
+    )
+    .option("--dedupe-window <duration>", "task: how long a dedupe key stands for its first task (10m)", duration)
+    .option("--dedupe-max-keys <n>", "task: dedupe keys that are remembered (100000)", wholeNumber(1))
+    .option("--result-ttl <duration>", "task: how long results are kept; 0s: not at all (1h)", duration)
     .option(
       "--max-dead-letters <n>",
       'task: dead letters kept; above that the oldest are dropped, and counted; or "unlimited" (unlimited)',
@@ -84,10 +110,11 @@ export function registerCreate(program: Command): void {
     )
     .option("--compact", "log: keep only the last record of each key")
     .option("--no-compact", "log: keep all records of a key")
-    .option("--max-count <n>", 'log: holds at most so many records, or "unlimited"', attempts)
-    .option("--max-bytes <size>", 'log: holds at most so many bytes, or "unlimited"', sizeOrUnlimited)
+    .option("--max-count <n>", 'at most so many records, or waiting tasks, or "unlimited"', attempts)
+    .option("--max-bytes <size>", 'at most so many bytes of them, or "unlimited"', sizeOrUnlimited)
+    .option("--max-message-bytes <size>", 'largest payload, or "unlimited": the directory\'s', sizeOrUnlimited)
     .addOption(
-      new Option("--when-full <policy>", "log: what becomes of a record that does not fit (refuse)").choices([
+      new Option("--when-full <policy>", "what becomes of a message that does not fit (refuse)").choices([
         "refuse",
         "wait",
         "drop-oldest",
@@ -102,13 +129,11 @@ export function registerCreate(program: Command): void {
   action<[string], CreateOptions>(withCommonOptions(command), async (run, name) => {
     const { type } = run.options;
     const settings = { log: logSettings(run.options), task: taskSettings(run.options) };
-    if (type === "log" && Object.keys(settings.task).some((name) => name !== "metadata")) {
-      throw new UsageError("leases, attempts, backoff and pace are settings of task queues; a log has none");
+    if (type === "log" && !Object.keys(settings.task).every((name) => COMMON.has(name))) {
+      throw new UsageError("leases, attempts, expiry, keys and pace are settings of task queues; a log has none");
     }
-    if (type === "task" && Object.keys(settings.log).some((name) => name !== "metadata")) {
-      throw new UsageError(
-        "retention and compaction are settings of logs, and limits of them here; a task queue has none",
-      );
+    if (type === "task" && !Object.keys(settings.log).every((name) => COMMON.has(name))) {
+      throw new UsageError("retention and compaction are settings of logs; a task queue has none");
     }
     await run.withDirectory("create", async (queue) => {
       const created = !(await queue.queues()).some((info) => info.kind === type && info.name === name);
@@ -125,7 +150,7 @@ export function registerCreate(program: Command): void {
 }
 
 /** Only what was given: an absent setting keeps its stored value. */
-function taskSettings(options: CreateOptions): TaskOptions {
+function taskSettings(options: CreateOptions): TaskSettings {
   const backoff: BackoffOptions = given({
     initial: options.backoffInitial,
     max: options.backoffMax,
@@ -135,7 +160,12 @@ function taskSettings(options: CreateOptions): TaskOptions {
   return given({
     lease: options.lease,
     maxAttempts: options.maxAttempts,
-    backoff: Object.keys(backoff).length > 0 ? backoff : undefined,
+    backoff: unlessEmpty(backoff),
+    ttl: options.ttl,
+    onExpire: options.onExpire,
+    dedupe: unlessEmpty(given({ window: options.dedupeWindow, maxKeys: options.dedupeMaxKeys })),
+    limits: limitsOf(options),
+    resultTtl: options.resultTtl,
     maxDeadLetters: options.maxDeadLetters,
     concurrency: options.concurrency,
     concurrencyPerKey: options.concurrencyPerKey,
@@ -153,13 +183,20 @@ function logSettings(options: CreateOptions): LogSettings {
     maxCount: options.retentionCount,
     holdForGroups: options.holdForGroups,
   });
-  const limits = given({ maxCount: options.maxCount, maxBytes: options.maxBytes, whenFull: options.whenFull });
   return given({
-    retention: Object.keys(retention).length > 0 ? retention : undefined,
-    limits: Object.keys(limits).length > 0 ? limits : undefined,
+    retention: unlessEmpty(retention),
+    limits: limitsOf(options),
     compaction: options.compact,
     metadata: options.metadata,
   });
+}
+
+function limitsOf({ maxCount, maxBytes, maxMessageBytes, whenFull }: CreateOptions): QueueLimits | undefined {
+  return unlessEmpty(given({ maxCount, maxBytes, maxMessageBytes, whenFull }));
+}
+
+function unlessEmpty<T extends object>(settings: T): T | undefined {
+  return Object.keys(settings).length > 0 ? settings : undefined;
 }
 
 function given<T extends object>(settings: T): T {

@@ -1,19 +1,22 @@
 import { type Command, Option } from "commander";
+import type { Enqueued } from "../../api/contract.js";
 import { message } from "../../index.js";
+import { UsageError } from "../exit.js";
 import { plural } from "../format.js";
 import { commitMessages, type InputOptions } from "../input.js";
-import { attempts, duration, moment, withCommonOptions } from "../options.js";
+import { duration, moment, type TaskTerms, withCommonOptions, withTaskTerms } from "../options.js";
 import { Progress } from "../progress.js";
 import { announceNew } from "../queues.js";
 import { action } from "../run.js";
 import { withMessageInput } from "./append.js";
 
-interface EnqueueOptions extends InputOptions {
+interface EnqueueOptions extends InputOptions, TaskTerms {
   readonly key?: string;
   readonly header?: Record<string, string>;
   readonly delay?: string;
   readonly at?: Date;
-  readonly maxAttempts?: number;
+  readonly expiresAt?: Date;
+  readonly dedupeKey?: string;
 }
 
 export function registerEnqueue(program: Command): void {
@@ -33,31 +36,38 @@ export function registerEnqueue(program: Command): void {
     .addOption(
       new Option("--at <time>", "not delivered before this moment, such as 2026-07-01T09:30:00Z").argParser(moment),
     )
-    .option("--max-attempts <n>", 'deliveries before the task is dead, or "unlimited"', attempts);
-  withMessageInput(command).addHelpText(
+    .addOption(new Option("--expires-at <time>", "not delivered after this moment").argParser(moment).conflicts("ttl"))
+    .option("--dedupe-key <key>", "names the task: while an earlier one with this key counts, nothing is enqueued");
+  withMessageInput(withTaskTerms(command)).addHelpText(
     "after",
     `
 With --json one line is printed per task, once it is durable as --durability says.
 
 Examples:
   $ varve enqueue jobs "resize cat.png" --delay 5m
+  $ varve enqueue transfers "42 to ada" --order-key account-7 --dedupe-key transfer-9
   $ ls *.png | varve enqueue jobs`,
   );
 
   action<[string, string[]], EnqueueOptions>(withCommonOptions(command), async (run, name, args) => {
-    const { key, header: headers, delay, at, maxAttempts } = run.options;
+    const { key, header: headers, delay, at, maxAttempts, priority, ttl, expiresAt, orderKey, dedupeKey } = run.options;
+    if (dedupeKey !== undefined && (args.length > 1 || (args.length === 0 && !run.options.whole))) {
+      throw new UsageError("--dedupe-key names one task: give one message, or --whole");
+    }
+    const terms = { delay, at, maxAttempts, priority, ttl, expiresAt, orderKey };
     const progress = new Progress(run.options);
     let enqueued = 0;
-    let onlyId: string | undefined;
+    let only: Enqueued | undefined;
     await run.withDirectory("create", async (queue) => {
       await announceNew(run, queue, "task", name);
       const tasks = await queue.openTask(name);
       try {
         await commitMessages(run, args, async (payloads) => {
           const inputs = payloads.map((payload) => message(payload, { key, headers }));
-          const results = await tasks.enqueueBatch(inputs, { delay, at, maxAttempts });
+          const dedupeKeys = dedupeKey === undefined ? undefined : inputs.map(() => dedupeKey);
+          const results = await tasks.enqueueBatch(inputs, { ...terms, dedupeKeys });
           enqueued += results.length;
-          onlyId = enqueued === 1 ? results[0]?.id : undefined;
+          only = enqueued === 1 ? results[0] : undefined;
           progress.update(() => `${plural(enqueued, "task")} enqueued`);
           if (run.options.json) {
             for (const { id, created } of results) await run.report({ task: name, id, created }, String);
@@ -71,8 +81,10 @@ Examples:
     });
     progress.clear();
     if (!run.options.json) {
-      const which = onlyId === undefined ? "" : `, id ${onlyId}`;
-      await run.report(undefined, () => `enqueued ${plural(enqueued, "task")} in ${name}${which}`);
+      const which = only === undefined ? "" : `, id ${only.id}`;
+      const text = `enqueued ${plural(enqueued, "task")} in ${name}${which}`;
+      const known = `nothing was enqueued in ${name}: task ${only?.id} has the key ${dedupeKey}`;
+      await run.report(undefined, () => (only?.created === false ? known : text));
     }
     return run.interruptedCode;
   });

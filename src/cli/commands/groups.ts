@@ -135,6 +135,27 @@ export function registerPurge(program: Command): void {
   });
 }
 
+export function registerCompact(program: Command): void {
+  const command = program
+    .command("compact")
+    .summary("remove superseded records of a log, now")
+    .description(
+      "Removes the records of a log that a later one with the same key supersedes, and tombstones that have stood long enough. Offsets stay.",
+    )
+    .argument("<log>", "name of the log queue")
+    .addHelpText("after", "\nExample:\n  $ varve compact prices");
+
+  action<[string], object>(withCommonOptions(command), async (run, name) => {
+    const result = await run.withDirectory("existing", async (queue) => (await existingLog(queue, name)).compact());
+    const { recordsRemoved, bytesBefore, bytesAfter } = result;
+    await run.report({ log: name, ...result }, () => {
+      const bytes = `${formatBytes(bytesBefore)} became ${formatBytes(bytesAfter)}`;
+      return `removed ${plural(recordsRemoved, "record")} of ${name}; ${bytes}`;
+    });
+    return undefined;
+  });
+}
+
 /** Joins an exclusive group that exists: a mistyped name must not make a new one. */
 async function existingGroup(log: LogQueue, name: string): Promise<GroupMember> {
   if (!(await log.groups()).some((group) => group.name === name)) throw noGroup(log.name, name);

@@ -3,11 +3,11 @@ import type { ScheduleInfo } from "../../api/contract.js";
 import { formatDuration } from "../../api/units.js";
 import { message } from "../../index.js";
 import { table } from "../format.js";
-import { attempts, duration, header, moment, wholeNumber, withCommonOptions } from "../options.js";
+import { duration, header, moment, type TaskTerms, wholeNumber, withCommonOptions, withTaskTerms } from "../options.js";
 import { announceNew, existingTask } from "../queues.js";
 import { action } from "../run.js";
 
-interface ScheduleOptions {
+interface ScheduleOptions extends TaskTerms {
   readonly cron?: string;
   readonly timeZone?: string;
   readonly every?: string;
@@ -17,14 +17,12 @@ interface ScheduleOptions {
   readonly limit?: number;
   readonly key?: string;
   readonly header?: Record<string, string>;
-  readonly maxAttempts?: number;
 }
 
 export function registerSchedules(program: Command): void {
   registerSchedule(program);
   registerList(program);
   registerUnschedule(program);
-  registerCancel(program);
 }
 
 function registerSchedule(program: Command): void {
@@ -51,24 +49,23 @@ function registerSchedule(program: Command): void {
     )
     .option("--limit <n>", "tasks in all", wholeNumber(1))
     .option("-k, --key <key>", "key of its tasks")
-    .option("-H, --header <name=value>", "header of its tasks; may be repeated", header)
-    .option("--max-attempts <n>", 'deliveries before a task is dead, or "unlimited"', attempts)
-    .addHelpText(
-      "after",
-      `
+    .option("-H, --header <name=value>", "header of its tasks; may be repeated", header);
+  withTaskTerms(command).addHelpText(
+    "after",
+    `
 Examples:
   $ varve schedule jobs nightly "rebuild the index" --cron "0 3 * * *" --time-zone Europe/Berlin
   $ varve schedule jobs ping "ping" --every 5m --missed skip`,
-    );
+  );
 
   action<[string, string, string], ScheduleOptions>(withCommonOptions(command), async (run, task, name, payload) => {
-    const { key, header: headers, maxAttempts, ...rest } = run.options;
+    const { key, header: headers, maxAttempts, priority, ttl, orderKey, ...rest } = run.options;
     const { cron, timeZone, every, from, until, missed, limit } = rest;
     const nextAt = await run.withDirectory("create", async (queue) => {
       await announceNew(run, queue, "task", task);
       const tasks = await queue.openTask(task);
       const spec = { cron, timeZone, every, from, until, missed, limit };
-      await tasks.schedule(name, spec, message(payload, { key, headers }), { maxAttempts });
+      await tasks.schedule(name, spec, message(payload, { key, headers }), { maxAttempts, priority, ttl, orderKey });
       return (await tasks.schedules()).find((info) => info.name === name)?.nextAt;
     });
     await run.report({ task, schedule: name, nextAt }, () => {
@@ -118,33 +115,6 @@ function registerUnschedule(program: Command): void {
     await run.report({ task, schedule: name, removed }, () => {
       return removed ? `ended schedule ${name} of ${task}` : `${task} has no schedule ${name}`;
     });
-    return undefined;
-  });
-}
-
-function registerCancel(program: Command): void {
-  const command = program
-    .command("cancel")
-    .summary("have a task never come")
-    .description(
-      "Removes tasks that nobody has been handed: ready ones, delayed ones, and those that wait after a failure.",
-    )
-    .argument("<task>", "name of the task queue")
-    .argument("<id...>", "ids that enqueue printed; with --dedupe-key, dedupe keys")
-    .option("--dedupe-key", "name the tasks by their dedupe keys")
-    .addHelpText("after", "\nExample:\n  $ varve cancel jobs 17 18");
-
-  action<[string, string[]], { dedupeKey?: boolean }>(withCommonOptions(command), async (run, task, names) => {
-    let cancelled = 0;
-    await run.withDirectory("existing", async (queue) => {
-      const tasks = await existingTask(queue, task);
-      for (const name of names) {
-        const done = await tasks.cancel(run.options.dedupeKey === true ? { dedupeKey: name } : name);
-        if (done) cancelled++;
-        else run.note(`${name}: handed out, done or unknown`);
-      }
-    });
-    await run.report({ task, cancelled }, () => `cancelled ${cancelled} of ${names.length} in ${task}`);
     return undefined;
   });
 }

@@ -1,10 +1,16 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { plural } from "../format.js";
 import { duration, withCommonOptions } from "../options.js";
 import { existingTask } from "../queues.js";
 import { action } from "../run.js";
 
 const TOKEN = "token that dequeue printed";
+
+interface NackOptions {
+  readonly delay?: string;
+  readonly error?: string;
+  readonly dead?: boolean;
+}
 
 export function registerSettle(program: Command): void {
   registerAck(program);
@@ -46,14 +52,17 @@ function registerNack(program: Command): void {
     .argument("<token>", TOKEN)
     .option("--delay <duration>", "wait this long before the next delivery instead of the backoff", duration)
     .option("-e, --error <text>", "why it failed; kept with the task")
+    .addOption(new Option("--dead", "move it to the dead letters, whatever attempts are left").conflicts("delay"))
     .addHelpText("after", '\nExample:\n  $ varve nack jobs TOKEN --error "mail server is down" --delay 1m');
 
-  action<[string, string], { delay?: string; error?: string }>(withCommonOptions(command), async (run, name, token) => {
-    const { delay, error } = run.options;
-    await run.withDirectory("existing", async (queue) => {
-      await (await existingTask(queue, name)).nack(token, { delay, error });
+  action<[string, string], NackOptions>(withCommonOptions(command), async (run, name, token) => {
+    const { delay, error, dead: buried } = run.options;
+    const { dead } = await run.withDirectory("existing", async (queue) => {
+      return await (await existingTask(queue, name)).nack(token, { delay, error, dead: buried });
     });
-    await run.report({ task: name, nacked: 1 }, () => `gave the task back to ${name}`);
+    await run.report({ task: name, nacked: 1, dead }, () => {
+      return dead ? `the task is a dead letter of ${name} now` : `gave the task back to ${name}`;
+    });
     return undefined;
   });
 }
