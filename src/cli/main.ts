@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 import { createRequire } from "node:module";
 import type { Command } from "commander";
 import { describeFailure, ExitCode, type Failure } from "./exit.js";
