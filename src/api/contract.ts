@@ -375,6 +375,11 @@ export interface SharedGroupOptions {
   readonly maxAttempts?: number | undefined;
   /** How long a failed record waits before its next delivery. */
   readonly backoff?: BackoffOptions | undefined;
+  /**
+   * Dead letters that are kept, at most, the newest: above that the oldest are dropped, soon after, and counted in
+   * `info().deadDropped`. At least 1. @defaultValue Infinity: kept until redriven or purged
+   */
+  readonly maxDeadLetters?: number | undefined;
 }
 
 /**
@@ -417,6 +422,8 @@ export interface GroupInfo {
   /** Records in the hands of members, and dead letters, of a shared group. */
   readonly leased: number;
   readonly dead: number;
+  /** Of its dead letters, those dropped since the directory was opened, as there were more than `maxDeadLetters`. */
+  readonly deadDropped: number;
 }
 
 /** Where reading starts: the oldest record, behind the newest, an offset, or the first record at or after a time. */
@@ -1125,7 +1132,7 @@ export interface TaskCursorStats {
   readonly open: number;
 }
 
-/** Kept until redriven or purged; what a queue's `maxDeadLetters` drops is counted, never dropped silently. */
+/** Kept until redriven or purged; what `maxDeadLetters` drops is counted, never dropped silently. */
 export interface DeadLetters<O = Buffer> {
   /** Oldest first, 1000 unless `limit` (at most 100,000) says otherwise. Page on with `after: last.offset`. */
   read(options?: { readonly after?: number; readonly limit?: number }): Promise<DeadLetter<O>[]>;

@@ -415,8 +415,6 @@ export interface TaskConfig extends ConsumerConfig {
   readonly limits: LimitsConfig;
   /** 0: results are not kept. */
   readonly resultTtlMs: number;
-  /** 0: any number. */
-  readonly maxDeadLetters: number;
   /** Leased at once; 0: any number. */
   readonly concurrency: number;
   readonly concurrencyPerKey: number;
@@ -442,6 +440,8 @@ export interface ConsumerConfig {
   /** 0: unlimited. */
   readonly maxAttempts: number;
   readonly backoff: BackoffConfig;
+  /** 0: any number. */
+  readonly maxDeadLetters: number;
 }
 
 export interface DedupeConfig {
@@ -460,12 +460,12 @@ export const DEFAULT_TASK_CONFIG: TaskConfig = Object.freeze({
   leaseMs: 30 * SECOND_MS,
   maxAttempts: 5,
   backoff: Object.freeze({ initialMs: SECOND_MS, maxMs: 300 * SECOND_MS, factor: 2, jitter: 0.2 }),
+  maxDeadLetters: 0,
   ttlMs: 0,
   onExpire: "discard",
   dedupe: Object.freeze({ windowMs: 600 * SECOND_MS, maxKeys: 100_000 }),
   limits: DEFAULT_LOG_CONFIG.limits,
   resultTtlMs: 3600 * SECOND_MS,
-  maxDeadLetters: 0,
   concurrency: 0,
   concurrencyPerKey: 1,
   lookAhead: 1000,
@@ -512,6 +512,7 @@ const CONSUMER: Table<Pick<ResolvedTaskSettings, keyof ConsumerConfig>> = {
     factor: optional(number("factor", 1, 100)),
     jitter: optional(number("jitter", 0, 1)),
   }),
+  maxDeadLetters: optional(limitless(integer("maxDeadLetters", 1, Number.MAX_SAFE_INTEGER))),
 };
 
 const TASK: Table<ResolvedTaskSettings> = {
@@ -524,7 +525,6 @@ const TASK: Table<ResolvedTaskSettings> = {
   }),
   limits: nested<Given<LimitsConfig>>("limits", "limits", LIMITS),
   resultTtlMs: optional(duration("resultTtl", 0, DELAY_MS_MAX)),
-  maxDeadLetters: optional(limitless(integer("maxDeadLetters", 1, Number.MAX_SAFE_INTEGER))),
   concurrency: optional(limitless(integer("concurrency", 1, Number.MAX_SAFE_INTEGER))),
   concurrencyPerKey: optional(integer("concurrencyPerKey", 1, 1_000_000)),
   lookAhead: optional(integer("lookAhead", 1, 100_000)),
@@ -574,7 +574,6 @@ export function mergeTaskConfig(stored: TaskConfig | undefined, given: ResolvedT
     }),
     limits: merged(base.limits, given.limits),
     resultTtlMs: given.resultTtlMs ?? base.resultTtlMs,
-    maxDeadLetters: given.maxDeadLetters ?? base.maxDeadLetters,
     concurrency: given.concurrency ?? base.concurrency,
     concurrencyPerKey: given.concurrencyPerKey ?? base.concurrencyPerKey,
     lookAhead: given.lookAhead ?? base.lookAhead,
@@ -638,6 +637,7 @@ export function mergeConsumerConfig(
       factor: given.backoff?.factor ?? base.backoff.factor,
       jitter: given.backoff?.jitter ?? base.backoff.jitter,
     }),
+    maxDeadLetters: given.maxDeadLetters ?? base.maxDeadLetters,
   });
 }
 

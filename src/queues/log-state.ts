@@ -359,6 +359,7 @@ export class LogState implements QueueState {
       heldBytes: lag === 0 ? 0 : this.extent.bytesFrom(committed),
       leased: shared?.leased ?? 0,
       dead: shared?.dead.countComing ?? 0,
+      deadDropped: shared?.counts.deadDropped ?? 0,
     };
   }
 

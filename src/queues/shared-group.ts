@@ -15,6 +15,7 @@ import type { LogTime } from "../engine/queue-state.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import { Consumer, type ConsumerHost } from "./consumer.js";
+import { DeadLimit } from "./dead-limit.js";
 import { GroupType } from "./group.js";
 import { Lane } from "./lane.js";
 import { Ledger, type Outstanding, TaskPhase } from "./ledger.js";
@@ -35,11 +36,12 @@ export class SharedGroupState implements ConsumerHost {
   readonly groupId: number;
   readonly name: string;
   readonly consumer: Consumer;
-  rules: ConsumerConfig;
+  #rules: ConsumerConfig;
   /** Records that were removed before they were done. */
   lost = 0;
   /** Elapsed time when the group last did something; in a new life, when that began. */
   activeMs = 0;
+  readonly #deadLimit: DeadLimit;
   /** Handles that are open, in this process. */
   readonly members = new Set<object>();
   /** Why there is no such group any more. */
@@ -51,8 +53,9 @@ export class SharedGroupState implements ConsumerHost {
     this.#log = log;
     this.groupId = id;
     this.name = name;
-    this.rules = rules;
+    this.#rules = rules;
     this.consumer = new Consumer(id, this, undefined);
+    this.#deadLimit = new DeadLimit(this.consumer);
     const ledger = typeof cursor === "number" ? new Ledger(LOG_LANE, cursor) : cursor;
     this.consumer.addLane(new Lane(this.#title, log.stream, ledger, true));
   }
@@ -60,6 +63,16 @@ export class SharedGroupState implements ConsumerHost {
   /** The log's: the consumer's number says which group of it. */
   get id(): number {
     return this.#log.id;
+  }
+
+  get rules(): ConsumerConfig {
+    return this.#rules;
+  }
+
+  /** They hold for what is there already, too. */
+  set rules(rules: ConsumerConfig) {
+    this.#rules = rules;
+    this.#deadLimit.check();
   }
 
   get gone(): Error | undefined {
@@ -103,6 +116,7 @@ export class SharedGroupState implements ConsumerHost {
     this.#engine = engine;
     this.activeMs = engine.elapsedMs();
     this.consumer.attach(engine);
+    this.#deadLimit.attach(engine);
   }
 
   // ------------------------------------------------------------------------------------------------------- for the log
@@ -130,8 +144,10 @@ export class SharedGroupState implements ConsumerHost {
 
   /** A stream of the group's own has been added. */
   addStream(stream: Stream): void {
-    if (stream.folder === this.#folder("dead")) this.consumer.dead.stream = stream;
-    else this.#addRedriven(stream, new Ledger(REDRIVEN_LANE, 0));
+    if (stream.folder === this.#folder("dead")) {
+      this.consumer.dead.stream = stream;
+      this.#deadLimit.watch();
+    } else this.#addRedriven(stream, new Ledger(REDRIVEN_LANE, 0));
   }
 
   /** Before the head of the log moves to an offset. */
@@ -216,7 +232,8 @@ export class SharedGroupState implements ConsumerHost {
 
 export function parseRules(text: string): ConsumerConfig {
   try {
-    return Object.freeze(JSON.parse(text)) as ConsumerConfig;
+    const rules = JSON.parse(text) as ConsumerConfig;
+    return Object.freeze({ ...rules, maxDeadLetters: rules.maxDeadLetters ?? 0 });
   } catch {
     throw new MalformedError("the rules of the group are not JSON");
   }

@@ -88,7 +88,7 @@ export class Cursor implements ConsumerHost {
     const { config } = this.#queue;
     if (this.#rulesOf !== config) {
       this.#rulesOf = config;
-      this.#rules = { leaseMs: config.leaseMs, maxAttempts: 0, backoff: config.backoff };
+      this.#rules = { leaseMs: config.leaseMs, maxAttempts: 0, backoff: config.backoff, maxDeadLetters: 0 };
     }
     return this.#rules;
   }

@@ -81,7 +81,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   readonly flows = new Flows(this);
   config: TaskConfig;
   readonly room = new TaskRoom(this);
-  readonly #deadLimit = new DeadLimit(this);
+  readonly #deadLimit: DeadLimit;
   readonly #admit = () => this.room.admit();
   /** Why nothing can be had from the queue any more. */
   ended: Error | undefined;
@@ -98,6 +98,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     this.deadTasks = streams.find((stream) => stream.folder === DEAD_FOLDER)!;
     this.config = config;
     this.consumer = new Consumer(MAIN_CONSUMER, this, this.deadTasks);
+    this.#deadLimit = new DeadLimit(this.consumer);
     this.scheduled = new Scheduled(this);
     this.cursors = new TaskCursors(this);
     this.recurrence = new Recurrence(this, new RecurringTable());

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { LogQueue, SharedGroup, Task } from "../../src/index.js";
+import type { LogQueue, MessageQueue, SharedGroup, Task } from "../../src/index.js";
 import { codeOf, eventually, rejectsWith } from "../support/expect.js";
 import { Seeded, seedOr } from "../support/seeded.js";
 import { textsOf } from "../support/state.js";
@@ -57,6 +57,7 @@ export function sharedGroupConformance(check: Check): void {
         members: 2,
         heldBytes: 0,
         leased: 3,
+        deadDropped: 0,
         dead: 0,
       },
     );
@@ -265,6 +266,27 @@ export function sharedGroupConformance(check: Check): void {
     const group = await again.sharedGroup("shared");
     const task = (await group.dequeue()) as Task<Buffer>;
     assert.deepEqual(await group.nack(task), { dead: true }, "one attempt, as was said before the reopen");
+  });
+
+  check("shared groups: above their limit the oldest dead letters go, and are counted", async (on) => {
+    const join = async (mq: MessageQueue, limit: { readonly maxDeadLetters?: number } = {}) =>
+      await (await mq.openLog("events")).sharedGroup("g", { maxAttempts: 1, ...limit });
+    await (await on.mq.openLog("events")).appendBatch(["1", "2", "3", "4", "5", "6"]);
+    const withinLimit = async (group: SharedGroup, max: number): Promise<string[]> => {
+      await eventually(`there are ${max}`, async () => (await group.info()).dead <= max, on.pass);
+      return (await group.dead.read()).map(({ raw }) => raw.toString());
+    };
+    const group = await join(on.mq, { maxDeadLetters: 2 });
+    for (const task of await group.dequeueBatch({ max: 5 })) await group.nack(task);
+    assert.deepEqual(await withinLimit(group, 2), ["4", "5"]);
+    assert.equal((await group.info()).deadDropped, 3);
+    const again = await join(await on.reopen());
+    await again.nack((await again.dequeue()) as Task);
+    assert.deepEqual(await withinLimit(again, 2), ["5", "6"], "the limit is stored");
+    await join(on.mq, { maxDeadLetters: 1 });
+    assert.deepEqual(await withinLimit(again, 1), ["6"], "lowered, it holds for those that are there");
+    assert.equal((await again.info()).deadDropped, 2);
+    assert.equal((await (await on.mq.openLog("events")).stats()).count, 6);
   });
 
   check(
