@@ -7,7 +7,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { dialOn } from "../../src/client/dial.js";
 import type { DialledMessageQueue } from "../../src/client/message-queue.js";
 import { type ClientPlatform, PLATFORM } from "../../src/client/work.js";
-import { type MessageQueue, open } from "../../src/index.js";
+import type { MessageQueue } from "../../src/index.js";
+import { openAlone } from "../support/alone.js";
 import { makeCertificate } from "../support/certificates.js";
 import { makeDirectory, removeDirectory } from "../support/directories.js";
 import { freeTarget, type Listening, listen, type Way } from "../support/listening.js";
@@ -32,7 +33,7 @@ export function defineOver(way: "tcp" | "tls"): void {
       start(
         way,
         PLATFORM,
-        (directory) => open(directory, { ...options, durability: "async" }),
+        (directory) => openAlone(directory, { ...options, durability: "async" }),
         () => ({
           pass: (ms) => sleep(ms),
           wallMs: Date.now,

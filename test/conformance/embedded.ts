@@ -1,15 +1,21 @@
 /** The queue of a directory in this process, as the suite opens it. One file for each kind, so that they run at once. */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { type MessageQueue, open } from "../../src/index.js";
+import type { MessageQueue, OpenOptions } from "../../src/index.js";
 import { makeDirectory, removeDirectory } from "../support/directories.js";
 import type { Implementation, Subject } from "./suite.js";
 
 /** By the clock of the machine. */
-export function embedded(durability: "sync" | "async"): Implementation {
+export function embedded(
+  openDirectory: (directory: string, options: OpenOptions) => Promise<MessageQueue>,
+  durability: "sync" | "async",
+): Implementation {
   return {
     open: (options) =>
-      start((directory) => open(directory, { ...options, durability }), { pass: (ms) => sleep(ms), wallMs: Date.now }),
+      start((directory) => openDirectory(directory, { ...options, durability }), {
+        pass: (ms) => sleep(ms),
+        wallMs: Date.now,
+      }),
   };
 }
 
