@@ -22,20 +22,32 @@ export class CallName implements RequestIdentity {
   readonly from: Producer;
   readonly sequence: number;
   readonly settled: number;
+  readonly each: boolean;
 
-  private constructor(from: Producer, sequence: number, settled: number) {
+  private constructor(from: Producer, sequence: number, settled: number, each: boolean) {
     this.from = from;
     this.sequence = sequence;
     this.settled = settled;
+    this.each = each;
   }
 
   get producer(): Uint8Array {
     return this.from.bytes;
   }
 
+  /** Of the call with this index, of several in a batch. */
+  at(index: number): CallName {
+    return new CallName(this.from, this.sequence + index, this.settled, false);
+  }
+
+  /** The same for a batch of calls, of which this is the first. */
+  ofEach(): CallName {
+    return new CallName(this.from, this.sequence, this.settled, true);
+  }
+
   /** Undefined where the numbers are none that a call can have. */
-  static of(from: Producer, sequence: number, settled: number): CallName | undefined {
+  static of(from: Producer, sequence: number, settled: number, each = false): CallName | undefined {
     const isOne = Number.isSafeInteger(sequence) && settled >= 0 && settled < sequence && Number.isInteger(settled);
-    return isOne ? new CallName(from, sequence, settled) : undefined;
+    return isOne ? new CallName(from, sequence, settled, each) : undefined;
   }
 }

@@ -126,6 +126,12 @@ export interface RequestIdentity {
   readonly sequence: number;
   /** All calls with a number up to this one have been answered, and will not be repeated. @defaultValue 0 */
   readonly settled?: number | undefined;
+  /**
+   * Of a batch: each of its messages is a call of its own, with the numbers from `sequence` on. Made again, alone or in another
+   * batch, each is answered as it was, and those that have not been made are made now. They need not be one commit then. Of other
+   * calls it says nothing. @defaultValue false
+   */
+  readonly each?: boolean | undefined;
 }
 
 export type QueueKind = "log" | "task";

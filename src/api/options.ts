@@ -160,20 +160,21 @@ export function resolveRequest(given: unknown): CallName {
   return parseRequest(given, "request");
 }
 
-const REQUEST = resolver<{ producer: Uint8Array; sequence: number; settled: number }>(
+const REQUEST = resolver<{ producer: Uint8Array; sequence: number; settled: number; each: boolean }>(
   "request",
   {
     producer: required({ name: "producer", default: new Uint8Array(), parse: parseProducer }),
     sequence: required(integer("sequence", 1, Number.MAX_SAFE_INTEGER)),
     settled: integer("settled", 0, Number.MAX_SAFE_INTEGER),
+    each: flag("each", false),
   },
   "request.",
 );
 
 function parseRequest(given: unknown, option: string): CallName {
   if (given instanceof CallName) return given;
-  const { producer, sequence, settled } = REQUEST(given);
-  const name = CallName.of(new Producer(producer), sequence, settled);
+  const { producer, sequence, settled, each } = REQUEST(given);
+  const name = CallName.of(new Producer(producer), sequence, settled, each);
   if (name !== undefined) return name;
   throw optionError(
     `${option}.settled`,

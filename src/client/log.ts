@@ -82,6 +82,10 @@ export class DialledLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
       this.#check();
       const { durability, request } = resolveCommitOptions(options);
       checkBatch(inputs);
+      if (request?.each === true) {
+        resolve(Promise.all(inputs.map((input, at) => this.append(input, { durability, request: request.at(at) }))));
+        return;
+      }
       const messages = inputs.map((input) => {
         const parts: InputParts = { payload: "", key: undefined, headers: undefined };
         this.#parser.parse(input, parts);

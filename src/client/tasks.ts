@@ -112,6 +112,14 @@ export class DialledTasks<I = Bytes, O = Buffer> extends DialledSource<O> implem
         const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
         throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
       }
+      const { request } = terms;
+      if (request?.each === true) {
+        const { dedupeKeys: _, ...given } = options as EnqueueBatchOptions;
+        const alone = (input: Input<I>, at: number) =>
+          this.enqueue(input, { ...given, dedupeKey: dedupeKeys?.[at], request: request.at(at) });
+        resolve(Promise.all(inputs.map(alone)));
+        return;
+      }
       const messages = inputs.map((input) => {
         const parts: InputParts = { payload: "", key: undefined, headers: undefined };
         this.#parser.parse(input, parts);

@@ -400,16 +400,19 @@ export class Engine implements ReaderContext {
 
   /**
    * Hands over an operation that has been staged.
-   * @param request that it carries out; `requestBytes` of it are part of what `begin` was told
+   * @param request that it carries out, or several; `requestBytes` of it are part of what `begin` was told
    */
   add(operation: Operation, request?: IdentifiedCommit): void {
     this.#operations.push(request === undefined ? operation : this.#identified(operation, request));
   }
 
   #identified(operation: Operation, request: IdentifiedCommit): Operation {
-    const answer = encodeRequest(this.operation(OP_REQUEST, 0), request);
-    this.endOperation();
-    return new IdentifiedOperation(operation, request.name, answer, this.#carriedOut);
+    const answers: string[] = [];
+    for (let index = 0; index < request.count; index++) {
+      answers.push(encodeRequest(this.operation(OP_REQUEST, 0), request, index));
+      this.endOperation();
+    }
+    return new IdentifiedOperation(operation, request, answers, this.#carriedOut);
   }
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */

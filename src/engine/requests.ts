@@ -39,13 +39,14 @@ export interface RequestName {
   readonly settled: number;
 }
 
-/** A request on its way to the log with the commit that carries it out. */
+/** A request, or several, on the way to the log with the commit that carries them out. */
 export interface IdentifiedCommit {
-  readonly name: RequestName;
-  /** Upper bound for its operation. */
+  readonly count: number;
+  nameOf(index: number): RequestName;
+  /** Upper bound for their operations. */
   readonly bytesMax: number;
-  /** Writes what its caller is told. Called when all else of the commit is staged. */
-  encode(output: Encoder): void;
+  /** Writes what the caller of one is told. Called when all else of the commit is staged. */
+  encode(output: Encoder, index: number): void;
 }
 
 /** What a commit needs for the request that it carries out, if it is one that may be repeated. */
@@ -70,6 +71,8 @@ export interface RequestUnderWay {
   /** The kind of its answer. */
   readonly kind: number;
   readonly answer: Promise<unknown>;
+  /** Where it stands among several that `answer` is an array for. */
+  readonly index: number | undefined;
   /** Another producer's with the same number. */
   next: RequestUnderWay | undefined;
 }
@@ -84,8 +87,8 @@ export class RequestsUnderWay {
   }
 
   /** @param name which there is none of */
-  add(name: RequestName, kind: number, answer: Promise<unknown>): void {
-    this.#bySequence.set(name.sequence, { name, kind, answer, next: this.#bySequence.get(name.sequence) });
+  add(name: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
+    this.#bySequence.set(name.sequence, { name, kind, answer, index, next: this.#bySequence.get(name.sequence) });
   }
 
   delete({ producer, sequence }: RequestName): void {
@@ -247,13 +250,13 @@ export function readProducers(input: Decoder) {
 }
 
 /** Writes the fields of the operation that names a request; returns its answer as the table keeps it. */
-export function encodeRequest(output: Encoder, request: IdentifiedCommit): string {
-  const { producer, sequence, settled } = request.name;
+export function encodeRequest(output: Encoder, request: IdentifiedCommit, index: number): string {
+  const { producer, sequence, settled } = request.nameOf(index);
   output.latin1(producer);
   output.varint(sequence);
   output.varint(settled);
   const from = output.position;
-  request.encode(output);
+  request.encode(output, index);
   return output.buffer.toString("latin1", from, output.position);
 }
 
@@ -263,31 +266,33 @@ export function decodeRequest(fields: Decoder): { readonly name: RequestName; re
   return { name, answer: fields.bytes(fields.end - fields.position).toString("latin1") };
 }
 
-/** A change that carries out a request. */
+/** A change that carries out requests. */
 export class IdentifiedOperation implements Operation {
   readonly durability: Operation["durability"];
   readonly #operation: Operation;
-  readonly #name: RequestName;
-  readonly #answer: string;
+  readonly #request: IdentifiedCommit;
+  readonly #answers: readonly string[];
   readonly #committed: (name: RequestName, answer: string) => void;
 
-  /** @param committed notes that the request has been carried out */
+  /** @param committed notes that a request has been carried out */
   constructor(
     operation: Operation,
-    name: RequestName,
-    answer: string,
+    request: IdentifiedCommit,
+    answers: readonly string[],
     committed: (name: RequestName, answer: string) => void,
   ) {
     this.durability = operation.durability;
     this.#operation = operation;
-    this.#name = name;
-    this.#answer = answer;
+    this.#request = request;
+    this.#answers = answers;
     this.#committed = committed;
   }
 
   apply(): void {
     this.#operation.apply();
-    this.#committed(this.#name, this.#answer);
+    for (let index = 0; index < this.#answers.length; index++) {
+      this.#committed(this.#request.nameOf(index), this.#answers[index]!);
+    }
   }
 
   settle(): void {

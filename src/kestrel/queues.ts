@@ -5,6 +5,7 @@
 
 import type { MessageQueue, Task, TaskCursor, TaskOptions, TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
+import { Unlimited } from "../net/unlimited.js";
 
 /** How a read waits. */
 interface Wait {
@@ -86,26 +87,19 @@ export class OpenedQueue extends TaskSource {
   #lastBytes = TAKEN_BYTES;
   #head = "";
   #headBytes = -1;
-  /** Whether its limits are known to be none. */
-  #isUnlimited = false;
-  #looking = false;
-  #looksAgainMs = Number.NEGATIVE_INFINITY;
+  /** Whether items may be stored together. */
+  readonly unlimited: Unlimited;
 
   constructor(name: string, tasks: TaskQueue) {
     super();
     this.name = name;
     this.tasks = tasks;
+    this.unlimited = new Unlimited(tasks);
   }
 
   set(body: Buffer, expiresAtMs: number | undefined): Promise<unknown> {
     if (expiresAtMs === undefined) return this.tasks.enqueue(body);
     return this.tasks.enqueue(body, { expiresAt: new Date(expiresAtMs) });
-  }
-
-  /** Whether items may be stored together: limits take a batch as a whole, and so would let in more than they say. */
-  takesBatches(nowMs: number): boolean {
-    if (nowMs >= this.#looksAgainMs && !this.#looking) void this.#look(nowMs);
-    return this.#isUnlimited;
   }
 
   /** Items with the same end, in one commit. Rejects with nothing stored. */
@@ -171,19 +165,6 @@ export class OpenedQueue extends TaskSource {
     this.#lastBytes = task.payload.length;
     return task;
   }
-
-  async #look(nowMs: number): Promise<void> {
-    this.#looking = true;
-    try {
-      const { maxCount, maxBytes, maxMessageBytes } = (await this.tasks.settings()).limits;
-      this.#isUnlimited = Math.min(maxCount, maxBytes, maxMessageBytes) === Number.POSITIVE_INFINITY;
-    } catch {
-      this.#isUnlimited = false; // whatever it is, the next request meets it
-    } finally {
-      this.#looking = false;
-      this.#looksAgainMs = nowMs + SETTINGS_MS;
-    }
-  }
 }
 
 /** The line before a value. */
@@ -191,8 +172,6 @@ export function valueHead(queue: string, bytes: number): string {
   return `VALUE ${queue} 0 ${bytes}\r\n`;
 }
 
-/** A change of a queue's limits is noticed after this long. */
-const SETTINGS_MS = 1000;
 const TAKEN_AT_ONCE_MAX = 16;
 /** Of values that are taken at once, about: nobody knows before they are there. */
 const TAKEN_BYTES = 1024 * 1024;

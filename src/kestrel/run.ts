@@ -62,7 +62,7 @@ class Sets implements Run {
     }
     const bodies = this.#bodies;
     if (bodies.length >= STORED_AT_ONCE_MAX || this.bytes + body.length > STORED_BYTES) return false;
-    if (bodies.length === 1 && !this.#queue.takesBatches(this.#front.nowMs())) return false;
+    if (bodies.length === 1 && !this.#queue.unlimited.at(this.#front.nowMs())) return false;
     bodies.push(body);
     this.bytes += body.length;
     return true;

@@ -10,7 +10,7 @@
 
 import type { Socket } from "node:net";
 import { type PeerCertificate, TLSSocket } from "node:tls";
-import type { RequestIdentity } from "../api/contract.js";
+import type { Durability, LogQueue, RequestIdentity, TaskQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { receive } from "../net/receive.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
@@ -22,7 +22,8 @@ import { Output } from "../wire/output.js";
 import { readValue, writeValue } from "../wire/value.js";
 import { authorise } from "./access.js";
 import { affectedBy, RUN, type ValueCall, withName } from "./calls.js";
-import { HOT } from "./hot-calls.js";
+import { HOT, type HotCall } from "./hot-calls.js";
+import { type Put, PutRun, type Run } from "./put-run.js";
 import type { Front } from "./server.js";
 import type { Handle, Session } from "./session.js";
 import { RecordStream } from "./streams.js";
@@ -69,6 +70,8 @@ export class Connection {
   #reads = 0;
   #largestAnswer = EXPECTED_BYTES;
   #flushDue = false;
+  /** Calls that have come in this turn and are not made yet. */
+  #run: Run | undefined;
   #heldBytes = 0;
   /** Frames wait until something is settled that later ones may build upon. */
   #stopped = false;
@@ -164,8 +167,10 @@ export class Connection {
     this.lastActiveMs = this.front.nowMs();
     try {
       this.#parser.push(piece);
+      this.endRun();
       this.#checkHeld();
     } catch (error) {
+      this.endRun();
       this.#refuse(error);
     }
   }
@@ -208,8 +213,10 @@ export class Connection {
     this.#stopped = false;
     try {
       this.#parser.resume();
+      this.endRun();
       this.#checkHeld();
     } catch (error) {
+      this.endRun();
       this.#refuse(error);
       return;
     }
@@ -254,6 +261,7 @@ export class Connection {
   #serve(kind: number, id: number, body: Buffer): void {
     if (this.#saidGoodbye && kind !== Kind.Left) throw malformed("there is more behind the goodbye");
     const method = METHODS[kind];
+    if (method !== Methods.append && method !== Methods.enqueue) this.endRun();
     if (method !== undefined) {
       this.#call(method, id, new Input(body, true));
       return;
@@ -417,6 +425,34 @@ export class Connection {
       for (const resolve of answered) resolve();
     });
   }
+
+  // -------------------------------------------------------------------------------------------------------- runs
+
+  /** Puts a message into a queue, together with those that come with it and go there as well. */
+  put<Q extends LogQueue | TaskQueue, T>(
+    put: Put<Q, T>,
+    queue: Q,
+    call: HotCall,
+    durability: Durability | undefined,
+    message: Buffer,
+  ): void {
+    if (this.#run?.add(call, durability, message) === true) return;
+    this.endRun();
+    this.#run = new PutRun(this, put, queue, call, durability, message);
+  }
+
+  takesRuns(handle: Handle): boolean {
+    return "unlimited" in handle && handle.unlimited.at(this.lastActiveMs);
+  }
+
+  /** Whatever comes next may build upon what came before it. */
+  endRun(): void {
+    const run = this.#run;
+    this.#run = undefined;
+    run?.carryOut();
+  }
+
+  // ------------------------------------------------------------------------------------------------------- waiting
 
   #holds = 0;
 

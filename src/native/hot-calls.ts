@@ -8,6 +8,7 @@
 import type {
   CommitOptions,
   DequeueOptions,
+  Enqueued,
   EnqueueOptions,
   LogQueue,
   RequestIdentity,
@@ -31,6 +32,7 @@ import {
 import { type Method, Methods } from "../wire/methods.js";
 import { readValue } from "../wire/value.js";
 import { type Connection, leaving } from "./connection.js";
+import { mayWait, type Put } from "./put-run.js";
 import { giveBack, type Handle, type Source } from "./session.js";
 
 export interface HotCall {
@@ -131,13 +133,25 @@ function commitOptions({ request }: HotCall, flags: number): CommitOptions | und
 
 // ----------------------------------------------------------------------------------------------------------------- logs
 
+const INTO_LOG: Put<LogQueue, number> = {
+  one: (log, message, options) => log.append(message, options),
+  all: (log, messages, options) => log.appendBatch(messages, options),
+  answer: (output, offset) => output.u64(offset),
+};
+
 function append(connection: Connection, call: HotCall): void {
   const { input } = call;
   const log = logOf(call);
-  const options = commitOptions(call, input.u8());
+  const flags = input.u8();
   const message = readMessage(input);
   input.end();
-  answer(connection, call, log.append(message, options), ({ output }, offset) => output.u64(offset));
+  if (mayWait(message, call)) {
+    connection.put(INTO_LOG, log, call, durabilityOf(flags), message);
+    return;
+  }
+  connection.endRun();
+  const options = commitOptions(call, flags);
+  answer(connection, call, log.append(message, options), ({ output }, offset) => INTO_LOG.answer(output, offset));
 }
 
 function appendBatch(connection: Connection, call: HotCall): void {
@@ -171,37 +185,45 @@ function memberRead(connection: Connection, call: HotCall): void {
 
 // ---------------------------------------------------------------------------------------------------------------- tasks
 
-function namedTerms({ input, request }: HotCall): EnqueueOptions | undefined {
-  const terms = readTerms(input);
+function named(terms: EnqueueOptions | undefined, { request }: HotCall): EnqueueOptions | undefined {
   return request === undefined ? terms : { ...terms, request };
 }
+
+const INTO_TASKS: Put<TaskQueue, Enqueued> = {
+  one: (tasks, message, options) => tasks.enqueue(message, options),
+  all: (tasks, messages, options) => tasks.enqueueBatch(messages, options),
+  answer: (output, { id, created }) => {
+    output.u8(created ? 1 : 0);
+    output.data(id);
+  },
+};
 
 function enqueue(connection: Connection, call: HotCall): void {
   const { input } = call;
   const tasks = tasksOf(call);
-  const terms = namedTerms(call);
+  const terms = readTerms(input);
   const message = readMessage(input);
   input.end();
-  answer(connection, call, tasks.enqueue(message, terms), ({ output }, { id, created }) => {
-    output.u8(created ? 1 : 0);
-    output.data(id);
-  });
+  if (terms === undefined && mayWait(message, call)) {
+    connection.put(INTO_TASKS, tasks, call, undefined, message);
+    return;
+  }
+  connection.endRun();
+  const enqueued = tasks.enqueue(message, named(terms, call));
+  answer(connection, call, enqueued, ({ output }, task) => INTO_TASKS.answer(output, task));
 }
 
 function enqueueBatch(connection: Connection, call: HotCall): void {
   const { input } = call;
   const tasks = tasksOf(call);
-  const terms = namedTerms(call);
+  const terms = named(readTerms(input), call);
   const dedupeKeys = readValue(input) as readonly (string | undefined)[] | undefined;
   const messages = readMessages(input);
   input.end();
   const options = dedupeKeys === undefined ? terms : { ...terms, dedupeKeys };
   answer(connection, call, tasks.enqueueBatch(messages, options), ({ output }, enqueued) => {
     output.u32(enqueued.length);
-    for (const { id, created } of enqueued) {
-      output.u8(created ? 1 : 0);
-      output.data(id);
-    }
+    for (const task of enqueued) INTO_TASKS.answer(output, task);
   });
 }
 

@@ -51,7 +51,16 @@ import { countRecords } from "./log-count.js";
 import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";
 import { configureLog, LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
-import { NOTHING, OFFSETS, type Request, requested, WHOLE_NUMBER, YES_OR_NO } from "./requested.js";
+import {
+  NOTHING,
+  OFFSETS,
+  type Request,
+  type RequestRun,
+  requested,
+  requestedEach,
+  WHOLE_NUMBER,
+  YES_OR_NO,
+} from "./requested.js";
 import { EmbeddedSharedGroup, setRules } from "./shared-source.js";
 import { TOMBSTONE } from "./tombstone.js";
 
@@ -106,18 +115,35 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
   }
 
   appendBatch(inputs: readonly Input<I>[], options?: CommitOptions): Promise<number[]> {
-    return requested(this.#engine, options, OFFSETS, (request) => {
-      return new Promise((resolve, reject) => {
-        this.#checkOpen();
-        const { durability } = resolveCommitOptions(options);
-        checkBatch(inputs);
-        if (inputs.length === 0) {
-          resolve([]);
-          return;
-        }
-        const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
-        this.#append(records, totalBytesMax(records), durability, allOf, resolve, reject, request);
-      });
+    const request = options?.request;
+    if (request?.each !== true) {
+      return requested(this.#engine, options, OFFSETS, (request) => this.#appendAll(inputs, options, request));
+    }
+    return requestedEach(
+      this.#engine,
+      request,
+      WHOLE_NUMBER,
+      inputs,
+      (requests) => this.#appendAll(inputs, options, requests),
+      (index, name) => this.append(inputs[index]!, { ...options, request: name }),
+    );
+  }
+
+  #appendAll(
+    inputs: readonly Input<I>[],
+    options: CommitOptions | undefined,
+    request: Request<number[]> | RequestRun<number> | undefined,
+  ): Promise<number[]> {
+    return new Promise((resolve, reject) => {
+      this.#checkOpen();
+      const { durability } = resolveCommitOptions(options);
+      checkBatch(inputs);
+      if (inputs.length === 0) {
+        resolve([]);
+        return;
+      }
+      const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
+      this.#append(records, totalBytesMax(records), durability, allOf, resolve, reject, request);
     });
   }
 
@@ -150,7 +176,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     tell: (offsets: number[]) => T,
     resolve: (told: T) => void,
     reject: (error: Error) => void,
-    request: Request<T> | undefined,
+    request: (IdentifiedCommit & { tells(value: T): IdentifiedCommit }) | undefined,
   ): void {
     const engine = this.#engine;
     const { room, stream, config } = this.#state;

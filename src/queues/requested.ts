@@ -4,11 +4,17 @@
  */
 
 import type { CallName } from "../api/call-name.js";
-import type { CommitOptions, Nacked } from "../api/contract.js";
+import type { CommitOptions, Nacked, RequestIdentity } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import { checkBatch } from "../api/input.js";
 import { resolveRequest } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
-import { type IdentifiedCommit, REQUEST_BYTES_MAX, type RequestName } from "../engine/requests.js";
+import {
+  type IdentifiedCommit,
+  REQUEST_BYTES_MAX,
+  type RequestName,
+  type RequestUnderWay,
+} from "../engine/requests.js";
 import { Decoder, type Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { placeOf } from "./outcomes.js";
 import { taskId } from "./task-record.js";
@@ -135,7 +141,11 @@ export class Request<T> implements IdentifiedCommit, RequestName {
     this.answer = answer;
   }
 
-  get name(): RequestName {
+  get count(): number {
+    return 1;
+  }
+
+  nameOf(): RequestName {
     return this;
   }
 
@@ -163,6 +173,92 @@ export class Request<T> implements IdentifiedCommit, RequestName {
     output.u8(this.answer.kind);
     this.answer.encode(output, this.#tell!());
   }
+}
+
+/** Calls with names of their own that are carried out by one commit. */
+export class RequestRun<T> implements IdentifiedCommit {
+  readonly count: number;
+  readonly #first: CallName;
+  readonly #answer: Answer<T>;
+  #tell: (() => T[]) | undefined;
+  #told: T[] | undefined;
+
+  constructor(first: CallName, answer: Answer<T>, count: number) {
+    this.#first = first;
+    this.#answer = answer;
+    this.count = count;
+  }
+
+  nameOf(index: number): RequestName {
+    const { from, sequence, settled } = this.#first;
+    return { producer: from.text, sequence: sequence + index, settled };
+  }
+
+  get bytesMax(): number {
+    return this.count * (OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.#answer.bytesMax(1));
+  }
+
+  /** Says how the commit that is about to be staged answers them. @param tell called once all else of it is staged */
+  answers(tell: () => T[]): this {
+    this.#tell = tell;
+    return this;
+  }
+
+  tells(values: T[]): this {
+    return this.answers(() => values);
+  }
+
+  encode(output: Encoder, index: number): void {
+    this.#told ??= this.#tell!();
+    output.u8(this.#answer.kind);
+    this.#answer.encode(output, this.#told[index]!);
+  }
+}
+
+/**
+ * The same for a batch, each of whose messages is a call of its own.
+ * @param together makes all of them
+ * @param alone makes one of them, or answers it as it was answered before
+ */
+export function requestedEach<T>(
+  engine: Engine,
+  given: RequestIdentity,
+  answer: Answer<T>,
+  inputs: readonly unknown[],
+  together: (requests: RequestRun<T>) => Promise<T[]>,
+  alone: (index: number, name: CallName) => Promise<T>,
+): Promise<T[]> {
+  let name: CallName;
+  try {
+    name = resolveRequest(given);
+    engine.checkOpen();
+    checkBatch(inputs);
+    checkLast(name, inputs.length);
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
+  const run = new RequestRun(name, answer, inputs.length);
+  for (let index = 0; index < run.count; index++) {
+    const each = run.nameOf(index);
+    if (engine.underWay.find(each) === undefined && engine.catalog.requests.find(each) === undefined) continue;
+    return Promise.all(inputs.map((_, at) => alone(at, name.at(at))));
+  }
+  const told = together(run);
+  for (let index = 0; index < run.count; index++) engine.underWay.add(run.nameOf(index), answer.kind, told, index);
+  const ended = () => {
+    for (let index = 0; index < run.count; index++) engine.underWay.delete(run.nameOf(index));
+  };
+  told.then(ended, (error: unknown) => {
+    if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) ended();
+  });
+  return told;
+}
+
+function checkLast({ sequence }: CallName, count: number): void {
+  if (Number.isSafeInteger(sequence + count)) return;
+  throw new VarveError("ERR_OPTION", "request.sequence leaves no numbers for the messages of the batch", {
+    details: { option: "request.sequence" },
+  });
 }
 
 /**
@@ -214,7 +310,7 @@ async function again<T>(
   const { answer, sequence } = request;
   for (let first = engine.underWay.find(request); first !== undefined; first = engine.underWay.find(request)) {
     if (first.kind !== answer.kind) throw otherCall(request);
-    const told = (await first.answer) as T;
+    const told = await answerOf<T>(first);
     if (answer.isNone?.(told) !== true) return told;
   }
   const known = engine.catalog.requests.find(request);
@@ -234,9 +330,14 @@ async function again<T>(
     before = await answer.decode(input);
     if (answer.goesOn !== true) return before;
     const other = engine.underWay.find(request);
-    if (other !== undefined) return (await other.answer) as T;
+    if (other !== undefined) return await answerOf<T>(other);
   }
   return await carryOut(engine, request, call, before);
+}
+
+async function answerOf<T>({ answer, index }: RequestUnderWay): Promise<T> {
+  const told = await answer;
+  return (index === undefined ? told : (told as unknown[])[index]) as T;
 }
 
 /** What was answered in another mode is answered in the one that is asked for now. */

@@ -63,7 +63,9 @@ import {
   type NamedTask,
   NOTHING,
   type Request,
+  type RequestRun,
   requested,
+  requestedEach,
   tasksAnswer,
   WHOLE_NUMBER,
   YES_OR_NO,
@@ -139,30 +141,48 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   }
 
   enqueueBatch(inputs: readonly Input<I>[], options?: EnqueueBatchOptions): Promise<Enqueued[]> {
-    return requested(this.engine, options, this.#tasks, (request) => {
-      return new Promise((resolve, reject) => {
-        const engine = this.engine;
-        this.checkOpen();
-        const resolved = resolveEnqueueBatchOptions(options);
-        const { dedupeKeys } = resolved;
-        checkBatch(inputs);
-        if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
-          const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
-          throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
-        }
-        if (inputs.length === 0) {
-          resolve([]);
-          return;
-        }
-        const due = this.#dueOf(resolved);
-        const records = inputs.map((input) => {
-          const parts = this.#input.read(input, undefined, undefined);
-          applyTerms(parts, resolved, engine.clock, due !== undefined);
-          return parts;
-        });
-        const { priority, durability } = resolved;
-        this.#commitNew(records, priority, due, dedupeKeys, durability, allOf, resolve, reject, request);
+    const request = options?.request;
+    if (request?.each !== true) {
+      return requested(this.engine, options, this.#tasks, (request) => this.#enqueueAll(inputs, options, request));
+    }
+    const { dedupeKeys, ...terms } = options as EnqueueBatchOptions;
+    return requestedEach(
+      this.engine,
+      request,
+      this.#oneTask,
+      inputs,
+      (requests) => this.#enqueueAll(inputs, options, requests),
+      (index, name) => this.enqueue(inputs[index]!, { ...terms, dedupeKey: dedupeKeys?.[index], request: name }),
+    );
+  }
+
+  #enqueueAll(
+    inputs: readonly Input<I>[],
+    options: EnqueueBatchOptions | undefined,
+    request: Request<Enqueued[]> | RequestRun<Enqueued> | undefined,
+  ): Promise<Enqueued[]> {
+    return new Promise((resolve, reject) => {
+      const engine = this.engine;
+      this.checkOpen();
+      const resolved = resolveEnqueueBatchOptions(options);
+      const { dedupeKeys } = resolved;
+      checkBatch(inputs);
+      if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
+        const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
+        throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
+      }
+      if (inputs.length === 0) {
+        resolve([]);
+        return;
+      }
+      const due = this.#dueOf(resolved);
+      const records = inputs.map((input) => {
+        const parts = this.#input.read(input, undefined, undefined);
+        applyTerms(parts, resolved, engine.clock, due !== undefined);
+        return parts;
       });
+      const { priority, durability } = resolved;
+      this.#commitNew(records, priority, due, dedupeKeys, durability, allOf, resolve, reject, request);
     });
   }
 
@@ -549,7 +569,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
     tell: (tasks: Enqueued[]) => T,
     resolve: (told: T) => void,
     reject: (error: Error) => void,
-    request: Request<T> | undefined,
+    request: (IdentifiedCommit & { answers(tell: () => T, count: number): IdentifiedCommit }) | undefined,
   ): void {
     const { engine } = this;
     const tasks = new NewTasks(engine, this.#state, records, priority, due, keys, true);

@@ -155,6 +155,51 @@ export function requestConformance(check: Check): void {
     assert.equal((await jobs.stats()).ready, 2);
   });
 
+  check("request: each of a batch is a call of its own", async (subject) => {
+    const each = (sequence: number) => ({ request: { ...request(sequence).request, each: true } });
+    let events = await subject.mq.openLog("events");
+    assert.deepEqual(await events.appendBatch(["a", "b", "c"], each(1)), [0, 1, 2]);
+    assert.deepEqual(await events.appendBatch(["a", "b", "c"], each(1)), [0, 1, 2], "all of them again");
+    assert.equal(await events.append("b", request(2)), 1, "one of them again");
+    assert.deepEqual(
+      await events.appendBatch(["c", "d", "e"], each(3)),
+      [2, 3, 4],
+      "one made before, two that were not",
+    );
+    const jobs = await subject.mq.openTask("jobs");
+    const ids = (await jobs.enqueueBatch(["x", "y"], each(11))).map(({ id }) => id);
+    const keyed = await jobs.enqueueBatch(["z", "z again"], { ...each(13), dedupeKeys: ["z", "z"] });
+    assert.deepEqual(
+      keyed.map(({ created }) => created),
+      [true, false],
+    );
+    const [atOnce, alone] = await Promise.all([
+      events.appendBatch(["f", "g"], each(6)),
+      events.append("g", request(7)),
+    ]);
+    assert.deepEqual([atOnce, alone], [[5, 6], 6], "while it is under way");
+    await subject.reopen();
+    events = await subject.mq.openLog("events");
+    assert.equal(await events.append("e", request(5)), 4);
+    assert.deepEqual(await events.appendBatch(["a", "b"], each(1)), [0, 1]);
+    assert.deepEqual(await textsOf(events), ["a", "b", "c", "d", "e", "f", "g"]);
+    const again = await subject.mq.openTask("jobs");
+    assert.equal((await again.enqueue("y", request(12))).id, ids[1]);
+    const second = await again.enqueueBatch(["z", "z again"], { ...each(13), dedupeKeys: ["z", "z"] });
+    assert.deepEqual(
+      plain(second.map(({ id, created }) => [id, created])),
+      plain(keyed.map(({ id, created }) => [id, created])),
+    );
+    assert.equal((await again.stats()).ready, 3);
+    await rejectsWith("ERR_ARGUMENT", again.enqueue("a", request(1)), /another kind of call/);
+    assert.deepEqual(await events.appendBatch([], each(20)), []);
+    await rejectsWith(
+      "ERR_OPTION",
+      events.appendBatch(["h"], { request: { ...request(20).request, each: 1 as never } }),
+      /each/,
+    );
+  });
+
   check(
     "request: names of different producers, and different sequence numbers, have nothing to do with each other",
     async ({ mq }) => {

@@ -9,18 +9,18 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a request is not part of its commit",
     file: "src/engine/engine.ts",
-    search: "encodeRequest(this.operation(OP_REQUEST, 0), request);\n    this.endOperation();",
-    replacement: "encodeRequest(new Encoder(64), request);\n    void OP_REQUEST;",
+    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index));\n      this.endOperation();",
+    replacement: "encodeRequest(new Encoder(64), request, index));\n      void OP_REQUEST;",
     breaks: "a call whose answer was lost is carried out once, over a crash too",
     killer: simulator,
   },
   {
     name: "requests are noted by an entry of their own",
     file: "src/engine/engine.ts",
-    search: "encodeRequest(this.operation(OP_REQUEST, 0), request);\n    this.endOperation();",
+    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index));\n      this.endOperation();",
     replacement:
-      "encodeRequest(new Encoder(64), request);\n    this.wake(() => {\n      this.begin(0, 0, request.bytesMax, true);\n" +
-      "      encodeRequest(this.operation(OP_REQUEST, 0), request);\n      this.endOperation();\n    });",
+      "encodeRequest(new Encoder(64), request, index));\n      this.wake(() => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
+      "        encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n        this.endOperation();\n      });",
     breaks: "a call and its name are durable together",
     killer: testFile(cases, "wherever it falls"),
   },
@@ -47,6 +47,14 @@ export const requestMutants: readonly Mutant[] = [
     replacement: "",
     breaks: "calls at once with one name are one call",
     killer: testFile(conformance, "request: calls at once"),
+  },
+  {
+    name: "a batch of calls does not look for those that were made",
+    file: "src/queues/requested.ts",
+    search: "engine.catalog.requests.find(each) === undefined) continue;",
+    replacement: "engine.catalog.requests.find(each) !== null) continue;",
+    breaks: "each call of a batch is carried out once",
+    killer: testFile(conformance, "request: each of a batch"),
   },
   {
     name: "a repeated call does not wait to be durable",

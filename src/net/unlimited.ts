@@ -1,0 +1,38 @@
+import type { LogQueue, TaskQueue } from "../api/contract.js";
+
+/** A change of a queue's limits is noticed after this long. */
+const SETTINGS_MS = 1000;
+
+/**
+ * Whether a queue is known to have no limits, so that messages of several requests may be put into it together: a queue with limits
+ * lets a batch in as a whole, or none of it.
+ */
+export class Unlimited {
+  readonly #queue: LogQueue | TaskQueue;
+  #is = false;
+  #looking = false;
+  #looksAgainMs = Number.NEGATIVE_INFINITY;
+
+  constructor(queue: LogQueue | TaskQueue) {
+    this.#queue = queue;
+  }
+
+  /** False until it is known. */
+  at(nowMs: number): boolean {
+    if (nowMs >= this.#looksAgainMs && !this.#looking) void this.#look(nowMs);
+    return this.#is;
+  }
+
+  async #look(nowMs: number): Promise<void> {
+    this.#looking = true;
+    try {
+      const { maxCount, maxBytes, maxMessageBytes } = (await this.#queue.settings()).limits;
+      this.#is = Math.min(maxCount, maxBytes, maxMessageBytes) === Number.POSITIVE_INFINITY;
+    } catch {
+      this.#is = false; // whatever it is, the next request meets it
+    } finally {
+      this.#looking = false;
+      this.#looksAgainMs = nowMs + SETTINGS_MS;
+    }
+  }
+}

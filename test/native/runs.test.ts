@@ -1,0 +1,157 @@
+/** Calls in a row that one client puts into one queue: made together, and each answered as if it had been alone. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Input } from "../../src/wire/input.js";
+import { writeMessage } from "../../src/wire/layouts.js";
+import { Methods } from "../../src/wire/methods.js";
+import { eventually } from "../support/expect.js";
+import { textsOf } from "../support/state.js";
+import { type Answer, codeOf, type RawNative, type TestNative, withNative } from "./raw-native.js";
+
+const LOG = 1;
+const TASKS = 2;
+
+/** A client with a log and a task queue open, of whose limits the server knows by now. */
+async function entered({ connect }: TestNative, limits?: object): Promise<RawNative> {
+  const client = await connect();
+  await client.enter();
+  const options = limits === undefined ? undefined : { limits };
+  await client.call(Methods.openLog, LOG, ["log", options]);
+  await client.call(Methods.openTask, TASKS, ["tasks", undefined]);
+  const warm = ["a", "b"];
+  await together(client, [
+    ...warm.map((payload) => append(client, payload)),
+    ...warm.map((payload) => enqueue(client, payload)),
+  ]);
+  return client;
+}
+
+function append(client: RawNative, payload: string, sequence = 0): () => Promise<Answer> {
+  return () =>
+    client.ask(
+      Methods.append,
+      LOG,
+      (output) => {
+        output.u8(0);
+        writeMessage(output, { payload, key: undefined, headers: undefined });
+      },
+      [undefined, sequence],
+    );
+}
+
+function enqueue(client: RawNative, payload: string, sequence = 0): () => Promise<Answer> {
+  return () =>
+    client.ask(
+      Methods.enqueue,
+      TASKS,
+      (output) => {
+        output.u16(0);
+        writeMessage(output, { payload, key: undefined, headers: undefined });
+      },
+      [undefined, sequence],
+    );
+}
+
+/** Sends calls in one write. */
+async function together(client: RawNative, calls: readonly (() => Promise<Answer>)[]): Promise<Answer[]> {
+  client.socket.cork();
+  const answers = calls.map((call) => call());
+  client.socket.uncork();
+  return await Promise.all(answers);
+}
+
+/** Offsets, ids, or codes of errors. */
+function told(answers: readonly Answer[]): unknown[] {
+  return answers.map((answer) => {
+    if ("code" in answer) return answer.code;
+    const input = new Input(answer.value);
+    if (answer.value.length === 8) return input.u64();
+    input.u8();
+    return input.ascii();
+  });
+}
+
+const commits = async ({ mq }: TestNative): Promise<number> => (await mq.stats()).wal.commits;
+
+async function cleared(native: TestNative): Promise<{ client: RawNative; from: number }> {
+  const client = await entered(native);
+  const log = await native.mq.openLog("log");
+  await log.purge();
+  await (await native.mq.openTask("tasks")).purge();
+  return { client, from: (await log.stats()).next };
+}
+
+test("calls that arrive together are one commit, and are answered one by one, also when they are made again", () =>
+  withNative({}, async (native) => {
+    const { client, from } = await cleared(native);
+    const before = await commits(native);
+    const calls = Array.from({ length: 16 }, (_, index) => append(client, `m${index}`, index + 1));
+    const offsets = Array.from({ length: 16 }, (_, index) => from + index);
+    assert.deepEqual(told(await together(client, calls)), offsets);
+    assert.equal((await commits(native)) - before, 1);
+    assert.deepEqual(told(await together(client, calls.slice(3, 9))), offsets.slice(3, 9));
+    assert.deepEqual(told([await calls[7]!()]), [offsets[7]]);
+    const log = await native.mq.openLog("log");
+    assert.deepEqual(
+      await textsOf(log),
+      offsets.map((_, index) => `m${index}`),
+    );
+    const tasks = Array.from({ length: 16 }, (_, index) => enqueue(client, `t${index}`, index + 101));
+    const ids = told(await together(client, tasks));
+    assert.equal(new Set(ids).size, 16);
+    assert.deepEqual(told(await together(client, tasks)), ids);
+    const queue = await native.mq.openTask("tasks");
+    assert.deepEqual(
+      (await queue.dequeueBatch({ max: 20 })).map(({ payload }) => `${payload}`),
+      tasks.map((_, index) => `t${index}`),
+    );
+  }));
+
+test("what comes behind them finds them made, and calls without a name are made together as well", () =>
+  withNative({}, async (native) => {
+    const { client } = await cleared(native);
+    const answers = await together(client, [
+      append(client, "a"),
+      append(client, "b"),
+      () => client.call(Methods.purgeLog, LOG, [undefined]),
+      append(client, "c"),
+      enqueue(client, "d"),
+      append(client, "e"),
+    ]);
+    assert.deepEqual(
+      answers.map(codeOf),
+      answers.map(() => undefined),
+    );
+    assert.deepEqual(await textsOf(await native.mq.openLog("log")), ["c", "e"]);
+  }));
+
+test("one that is refused does not keep the others out, nor does what ends the connection behind them", () =>
+  withNative({ open: { maxMessageBytes: 1024 } }, async (native) => {
+    const { client, from } = await cleared(native);
+    const answers = await together(client, [
+      append(client, "a", 1),
+      append(client, "b".repeat(2000), 2),
+      append(client, "c", 3),
+    ]);
+    assert.deepEqual(told(answers), [from, "ERR_TOO_LARGE", from + 1]);
+    client.socket.cork();
+    void append(client, "d", 4)();
+    void append(client, "e", 5)();
+    client.send(Buffer.from([1, 0, 0, 0, 0]));
+    client.socket.uncork();
+    await client.toEnd();
+    const log = await native.mq.openLog("log");
+    await eventually("both are there", async () => (await log.stats()).next === from + 4);
+    assert.deepEqual(await textsOf(log), ["a", "c", "d", "e"]);
+  }));
+
+test("a queue with limits takes as many of them as it has room for", () =>
+  withNative({}, async (native) => {
+    const client = await entered(native, { maxCount: 4 });
+    const answers = await together(
+      client,
+      ["a", "b", "c", "d"].map((payload, index) => append(client, payload, index + 1)),
+    );
+    assert.deepEqual(told(answers), [2, 3, "ERR_QUEUE_FULL", "ERR_QUEUE_FULL"]);
+  }));
