@@ -75,9 +75,15 @@ function workerOf({ protocol, library, durability }, server, directory) {
 
 function addressOf(address) {
   if (address === undefined) return undefined;
-  const [, host, port] = /^(.+):(\d+)$/.exec(address) ?? [];
-  if (host === undefined) throw new Error(`--kestrel takes host:port; got ${address}`);
+  const [, host, port] = /^(?:[^=]*=)?(.+):(\d+)$/.exec(address) ?? [];
+  if (host === undefined) throw new Error(`--kestrel takes host:port, or name=host:port; got ${address}`);
   return { host, port: Number(port) };
+}
+
+/** How a server given by `--kestrel` is called: by the name before its address, if it has one. */
+export function nameOfGiven(given) {
+  const equals = given.indexOf("=");
+  return equals > 0 ? given.slice(0, equals) : given;
 }
 
 /**

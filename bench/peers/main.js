@@ -45,7 +45,7 @@ const HELP = `Usage: npm run bench:peers -- [options]
   --work <names>       ${Object.keys(WORKS).join(", ")} (all)
   --survives <class>   kill or power: only what survives a kill of the process, or a power loss (both)
   --peers <names>      only peers whose names hold one of these: redis,nats
-  --kestrel <address>  host:port of another server of Kestrel's protocol; repeatable
+  --kestrel <address>  host:port of another server of Kestrel's protocol, or name=host:port; repeatable
   --rounds <n>         measured rounds, after one to warm up (3)
   --seconds <n>        of one turn (0.3)
   --connections <list> 1,10,50,100,1000

@@ -1,5 +1,6 @@
 /** The ratios that varve aims for, each found in the sections of a run; those that were not measured are left out. */
 
+import { nameOfGiven } from "./contestants.js";
 import { ratio } from "./entry.js";
 import { rowIn } from "./sections.js";
 
@@ -57,8 +58,8 @@ function queueTargets(peer, least) {
 const both = (least) => ({ put: least, take: least });
 
 /** Another server of Kestrel's protocol, as Siberite is one. */
-const givenTargets = (address) =>
-  queueTargets(address, { "10x1": both(1.2), "50x1": both(1.2), "100x1": both(1.2), "50x16": { put: 5 } });
+const givenTargets = (given) =>
+  queueTargets(nameOfGiven(given), { "10x1": both(1.2), "50x1": both(1.2), "100x1": both(1.2), "50x16": { put: 5 } });
 
 const storeTarget = (id, against, least, survives = KILL) =>
   ratioTarget(`embedded ${id} / ${against}`, least, ["stores", survives], "varve", against, { id });
@@ -184,4 +185,5 @@ const REASONS = [
   { works: ["queue", "log"], peer: "redis", why: FLOOR },
   { works: ["queue"], peer: "beanstalkd", why: FLOOR },
   { works: ["log"], peer: "nats", why: "compiled Go that answers on several threads" },
+  { works: ["queue"], peer: "siberite", why: "compiled Go that answers on several threads" },
 ];

@@ -1,6 +1,6 @@
 /** Messages put and taken, by connections and pipelining: task queues, and logs with a group of readers. */
 
-import { inRounds, startAll, stopAll, warmUp } from "../contestants.js";
+import { inRounds, nameOfGiven, startAll, stopAll, warmUp } from "../contestants.js";
 import { rowsOf } from "../sections.js";
 
 const VALUE_BYTES = 64;
@@ -58,7 +58,7 @@ const TITLES = {
 export function contestantsOf(work, survives, { kestrel, wants }) {
   const given =
     work === "queue" && survives === "process kill"
-      ? kestrel.map((address) => ({ name: address, kind: "peer", address, protocol: "kestrel" }))
+      ? kestrel.map((given) => ({ name: nameOfGiven(given), kind: "peer", address: given, protocol: "kestrel" }))
       : [];
   return [...CONTESTANTS[work][survives], ...given].filter(wants);
 }
