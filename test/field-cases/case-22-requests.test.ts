@@ -12,6 +12,11 @@ function request(sequence: number): { readonly request: RequestIdentity } {
   return { request: { producer: PRODUCER, sequence } };
 }
 
+/** Each message of a batch is a request of its own, with the numbers from this one on. */
+function each(sequence: number): { readonly request: RequestIdentity } {
+  return { request: { ...request(sequence).request, each: true } };
+}
+
 /** What a client asks for, one call after another, with the tasks that it holds. Returns all its answers. */
 async function callAll(mq: MessageQueue, tokens: readonly string[]): Promise<unknown> {
   const [events, jobs] = await Promise.all([mq.openLog("events"), mq.openTask("jobs")]);
@@ -26,6 +31,10 @@ async function callAll(mq: MessageQueue, tokens: readonly string[]): Promise<unk
       tx.enqueue(jobs, "c");
       tx.ack(jobs, tokens[2]!);
     }, request(6)),
+    await events.appendBatch(["five", "six", "seven"], each(10)),
+    await events.append("six", request(11)),
+    await events.appendBatch(["seven", "eight"], each(12)),
+    await jobs.enqueueBatch(["d", "e"], each(20)),
     await events.trim(1, request(7)),
     await mq.deleteQueue("task", "gone", request(8)),
   ];
