@@ -445,7 +445,7 @@ export interface TailOptions {
 export interface BatchesOptions {
   /** @defaultValue "start" */
   readonly from?: LogPosition | undefined;
-  /** Payload bytes per array, about. One larger record makes a larger array. @defaultValue 1 MiB */
+  /** Payload bytes per array, about; a daemon sends at most 192 KiB. One larger record makes a larger array. @defaultValue 1 MiB */
   readonly maxBytes?: Size | undefined;
   /** Go on with new records instead of ending. @defaultValue false */
   readonly follow?: boolean | undefined;

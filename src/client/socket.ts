@@ -14,6 +14,9 @@ import type { DialTlsOptions } from "./options.js";
 /** Of an answer. */
 const ANSWER_BYTES_MAX = 2 ** 30;
 
+/** What plain sockets are read into: one after another, so that one buffer serves all. */
+const arriving: Buffer = Buffer.allocUnsafeSlow(256 * 1024);
+
 /** What is told of a connection once it stands. */
 export interface Listener extends FrameHandler {
   arrived(): void;
@@ -42,7 +45,15 @@ export function connect(
     let listener: Listener | undefined;
     let cause: Error | undefined;
     let settled = false;
-    const socket = open(target, tls);
+    const take = (piece: Buffer) => {
+      try {
+        listener?.arrived();
+        parser.push(piece);
+      } catch (error) {
+        refuse(error as Error);
+      }
+    };
+    const socket = open(target, tls, take);
     const refuse = (error: Error) => {
       cause ??= error;
       socket.destroy();
@@ -75,21 +86,13 @@ export function connect(
         return false;
       },
     };
-    const parser = new FrameParser(first, ANSWER_BYTES_MAX, false);
+    const parser = new FrameParser(first, ANSWER_BYTES_MAX, false, "pieces");
     socket.once(target.scheme === "tls" ? "secureConnect" : "connect", () => {
       const output = new Output(ANSWER_BYTES_MAX);
       output.begin(Kind.Hello, 0);
       writeHello(output, hello);
       output.end();
       socket.write(Buffer.concat([PREAMBLE, ...output.take()]));
-    });
-    socket.on("data", (piece: Buffer) => {
-      try {
-        listener?.arrived();
-        parser.push(piece);
-      } catch (error) {
-        refuse(error as Error);
-      }
     });
     socket.on("error", (error) => {
       cause ??= error;
@@ -102,14 +105,23 @@ export function connect(
   });
 }
 
-function open(target: Target, tls: DialTlsOptions | undefined): Socket {
-  if (!("port" in target)) return connectPlain({ path: target.path });
+/** @param take gets what arrives, which is lent to it until it returns */
+function open(target: Target, tls: DialTlsOptions | undefined, take: (piece: Buffer) => void): Socket {
+  const onread = {
+    buffer: arriving,
+    callback: (bytes: number) => {
+      take(arriving.subarray(0, bytes));
+      return true;
+    },
+  };
+  if (!("port" in target)) return connectPlain({ path: target.path, onread });
   const { host, port } = target;
-  if (target.scheme === "tcp") return connectPlain({ host, port, noDelay: true });
+  if (target.scheme === "tcp") return connectPlain({ host, port, noDelay: true, onread });
   // A name to expect, which an address is not.
   const servername = isIP(host) === 0 ? { servername: host } : {};
   const socket = connectTls({ ...servername, ...tls, host, port, minVersion: "TLSv1.2" });
   socket.setNoDelay(true);
+  socket.on("data", take);
   return socket;
 }
 

@@ -13,12 +13,13 @@ import { type PeerCertificate, TLSSocket } from "node:tls";
 import type { Durability, LogQueue, RequestIdentity, TaskQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { receive } from "../net/receive.js";
+import { giveLarge } from "../wire/buffers.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { type Hello, readHello, writeWelcome } from "../wire/hello.js";
 import { Input, malformed } from "../wire/input.js";
 import { METHODS, type Method, Methods } from "../wire/methods.js";
 import { readName } from "../wire/name.js";
-import { Output } from "../wire/output.js";
+import { Output, OWN_FROM_BYTES } from "../wire/output.js";
 import { readValue, writeValue } from "../wire/value.js";
 import { authorise } from "./access.js";
 import { affectedBy, RUN, type ValueCall, withName } from "./calls.js";
@@ -94,7 +95,7 @@ export class Connection {
       { frame: (kind, id, body) => this.#frame(kind, id, body) },
       HELLO_BYTES_MAX,
       true,
-      true,
+      "everything",
     );
     receive(socket, (piece) => this.#arrived(piece));
     socket.on("drain", () => this.#drained());
@@ -505,9 +506,14 @@ export class Connection {
     this.ended();
   }
 
+  /** The client has much to take before it is sent more. */
+  get isFull(): boolean {
+    return this.socket.writableLength >= UNSENT_BYTES_PAUSE && !this.isOver;
+  }
+
   /** Resolves once the client has taken most of what it was sent. */
   get writable(): Promise<void> | undefined {
-    if (this.socket.writableLength < UNSENT_BYTES_PAUSE || this.isOver) return undefined;
+    if (!this.isFull) return undefined;
     return new Promise((resolve) => {
       const on = () => {
         this.socket.off("drain", on);
@@ -524,7 +530,14 @@ export class Connection {
     const pieces = this.output.take();
     if (this.isOver || this.socket.destroyed || pieces.length === 0) return;
     if (pieces.length > 1) this.socket.cork();
-    for (const piece of pieces) this.socket.write(piece);
+    for (const piece of pieces) {
+      if (piece.length < OWN_FROM_BYTES) this.socket.write(piece);
+      else {
+        this.socket.write(piece, (error) => {
+          if (!error) giveLarge(piece);
+        });
+      }
+    }
     if (pieces.length > 1) this.socket.uncork();
     if (this.socket.writableLength >= UNSENT_BYTES_PAUSE) this.socket.pause();
     else this.#again();

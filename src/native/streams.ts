@@ -1,9 +1,13 @@
 import type { BatchesOptions, LogQueue, LogRecord } from "../api/contract.js";
+import { LEND_BATCHES, type LendingLog } from "../api/lending.js";
 import { Kind } from "../wire/frame.js";
 import { type Input, malformed } from "../wire/input.js";
 import { writeRecords } from "../wire/layouts.js";
 import { readValue, writeValue } from "../wire/value.js";
 import { type Connection, leaving } from "./connection.js";
+
+/** In one frame, about: several are on their way at once, and fit the buffers for large frames. */
+const FRAME_PAYLOAD_BYTES = 192 * 1024;
 
 /** Records that are pushed to a client, as long as it has credit left: bytes of frames that it is ready to take. */
 export class RecordStream {
@@ -40,22 +44,10 @@ export class RecordStream {
 
   /** Never rejects: the client is told how it ended. */
   async run(): Promise<void> {
-    const { signal } = this.#abort;
     let failure: unknown;
     try {
-      const records = this.#options.from === "end" ? await this.#fromEnd() : this.#open(this.#options);
-      for (;;) {
-        while (this.#credit <= 0 && !signal.aborted)
-          await new Promise<void>((resolve) => {
-            this.#wake = resolve;
-          });
-        await this.#connection.writable;
-        if (signal.aborted) break;
-        const { done, value } = await records.next();
-        if (done === true || signal.aborted) break;
-        this.#send(value);
-      }
-      await records.return?.();
+      const options = this.#options.from === "end" ? await this.#fromEnd() : this.#options;
+      if (await this.#ready()) await this.#sendAll({ ...options, signal: this.#abort.signal });
     } catch (error) {
       failure = error;
     }
@@ -66,15 +58,40 @@ export class RecordStream {
     this.#connection.ended();
   }
 
-  #open(options: BatchesOptions): AsyncIterator<LogRecord[]> {
-    return this.#log.batches({ ...options, signal: this.#abort.signal })[Symbol.asyncIterator]();
+  async #sendAll(options: BatchesOptions): Promise<void> {
+    const lend = (this.#log as Partial<LendingLog>)[LEND_BATCHES];
+    const take = (records: readonly LogRecord[]): boolean | Promise<boolean> => {
+      if (this.#abort.signal.aborted) return false;
+      this.#send(records);
+      return this.#isReady || this.#ready();
+    };
+    if (lend !== undefined) {
+      await lend.call(this.#log, options, FRAME_PAYLOAD_BYTES, take);
+      return;
+    }
+    for await (const records of this.#log.batches(options)) if (!(await take(records))) return;
+  }
+
+  get #isReady(): boolean {
+    return this.#credit > 0 && !this.#connection.isFull;
+  }
+
+  /** Resolves when the client takes more; with false when the stream is to end. */
+  async #ready(): Promise<boolean> {
+    const { signal } = this.#abort;
+    while (this.#credit <= 0 && !signal.aborted)
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    await this.#connection.writable;
+    return !signal.aborted;
   }
 
   /**
    * From an offset instead, of which the client is told: should it come back before it has seen a record, it goes on from
    * there. Nothing that the client sends after this call is looked at before that, so nothing can fall in between.
    */
-  async #fromEnd(): Promise<AsyncIterator<LogRecord[]>> {
+  async #fromEnd(): Promise<BatchesOptions> {
     const stats = this.#log.stats();
     this.#connection.holdUntil(stats);
     const { next } = await stats;
@@ -82,7 +99,7 @@ export class RecordStream {
     this.#connection.output.u64(next);
     writeRecords(this.#connection.output, []);
     this.#connection.ended();
-    return this.#open({ ...this.#options, from: next });
+    return { ...this.#options, from: next };
   }
 
   /** Body: the offset to go on from when the connection is lost, then the records. */

@@ -22,6 +22,7 @@ import type {
 } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { checkBatch } from "../api/input.js";
+import { LEND_BATCHES, type LendingLog } from "../api/lending.js";
 import { checkGroupName } from "../api/names.js";
 import {
   checkOffset,
@@ -67,6 +68,8 @@ import { TOMBSTONE } from "./tombstone.js";
 const NO_BYTES = new Uint8Array(0);
 /** Bytes read at once by a replay. */
 const SCAN_BYTES = 1024 * 1024;
+/** The same, where what was read is lent: then the memory for it is used again. */
+const LENT_BYTES = 256 * 1024;
 
 /** Where a reader begins. */
 interface Start {
@@ -78,7 +81,7 @@ interface Start {
 }
 
 /** A log queue of an embedded directory. */
-export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
+export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, LendingLog {
   readonly kind = "log";
   readonly name: string;
   readonly #engine: Engine;
@@ -437,33 +440,77 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O> {
     follow: boolean,
     signal: AbortSignal | undefined,
   ): AsyncGenerator<LogRecord<O>[]> {
-    const { stream } = this.#state;
-    const chunk = Math.min(SCAN_BYTES, Math.max(64 * 1024, maxBytes));
-    const reader = new StreamReader(stream, this.#engine, start.offset, { ownedChunkBytes: chunk });
+    const ownedChunkBytes = Math.min(SCAN_BYTES, Math.max(64 * 1024, maxBytes));
+    const reader = new StreamReader(this.#state.stream, this.#engine, start.offset, { ownedChunkBytes });
     let { mayJump } = start;
-    for (;;) {
-      if (signal?.aborted === true) return;
-      const { ended } = this.#state;
-      if (ended !== undefined) {
-        // A replay that is cut short must not look like one that came to its end.
-        if (follow && isVarveError(ended, "ERR_CLOSED")) return;
-        throw ended;
-      }
-      if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);
-      const { visible } = stream;
+    while (this.#mayRead(reader, mayJump, follow, signal)) {
+      const { visible } = this.#state.stream;
       const { records, found } = this.#records.take(reader, Number.POSITIVE_INFINITY, maxBytes, start.timestamp);
       if (records.length > 0) {
         mayJump = false;
         yield records;
       }
-      if (found === "load") {
-        await reader.load();
-      } else if (found === "end") {
-        if (!follow) return;
-        // Offsets below `visible` may have been passed over: nothing will ever stand there.
-        await this.#state.readable(Math.max(reader.position, visible), signal);
-      }
+      if (!(await this.#more(reader, found, visible, follow, signal))) return;
     }
+  }
+
+  async [LEND_BATCHES](
+    options: BatchesOptions,
+    bytesMax: number,
+    take: (records: readonly LogRecord[]) => boolean | Promise<boolean>,
+  ): Promise<void> {
+    const { from, maxBytes: given, follow, signal } = resolveBatchesOptions(options);
+    this.#checkOpen();
+    const start = this.#start(from);
+    const { stream } = this.#state;
+    const maxBytes = Math.min(bytesMax, given);
+    const ownedChunkBytes = Math.min(LENT_BYTES, Math.max(64 * 1024, 2 * maxBytes));
+    const reader = new StreamReader(stream, this.#engine, start.offset, { ownedChunkBytes, lendsChunks: true });
+    const records = this.#records as LogRecords<unknown> as LogRecords<Buffer>;
+    let { mayJump } = start;
+    while (this.#mayRead(reader, mayJump, follow, signal)) {
+      const { visible } = stream;
+      const read = records.take(reader, Number.POSITIVE_INFINITY, maxBytes, start.timestamp);
+      if (read.records.length > 0) {
+        mayJump = false;
+        const goesOn = take(read.records);
+        reader.returned();
+        if (!(typeof goesOn === "boolean" ? goesOn : await goesOn)) return;
+      }
+      if (!(await this.#more(reader, read.found, visible, follow, signal))) return;
+    }
+  }
+
+  /** @throws VarveError why there is nothing to be had any more, where that is no end */
+  #mayRead(reader: StreamReader, mayJump: boolean, follow: boolean, signal: AbortSignal | undefined): boolean {
+    if (signal?.aborted === true) return false;
+    const { ended, stream } = this.#state;
+    if (ended !== undefined) {
+      // A replay that is cut short must not look like one that came to its end.
+      if (follow && isVarveError(ended, "ERR_CLOSED")) return false;
+      throw ended;
+    }
+    if (reader.position < stream.head && !mayJump) throw outOfRange(this.name, reader.position, stream.head);
+    return true;
+  }
+
+  /** Resolves when there may be more to read; with false at the end. */
+  async #more(
+    reader: StreamReader,
+    found: "record" | "end" | "load",
+    visible: number,
+    follow: boolean,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    if (found === "load") {
+      await reader.load();
+    } else if (found === "end") {
+      if (!follow) return false;
+      reader.rest();
+      // Offsets below `visible` may have been passed over: nothing will ever stand there.
+      await this.#state.readable(Math.max(reader.position, visible), signal);
+    }
+    return true;
   }
 
   #start(from: LogPosition): Start {

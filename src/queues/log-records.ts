@@ -33,7 +33,7 @@ export class LogRecords<O> {
         found = reader.next(this.#state.stream.visible);
         if (found !== "record") return { records, found };
         if (record.timestamp < fromTimestamp) continue;
-        records.push(this.record(record, reader.stable ? record.payloadView() : record.payload()));
+        records.push(this.record(record, reader.lends || reader.stable ? record.payloadView() : record.payload()));
       } catch (error) {
         // What was read before the damage is given out first; reading on meets it again.
         if (records.length === 0) throw error;

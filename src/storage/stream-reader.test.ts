@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { BATCH_HEADER_BYTES, batchFileBytes, putRecord, sealBatch } from "./batch.js";
 import type { Disk, DiskFile } from "./disk.js";
 import { FileCache } from "./file-cache.js";
 import { ChunkPool } from "./memory.js";
 import { Reads } from "./reads.js";
-import type { Run, Segment } from "./segment.js";
+import { encodeSegmentHeader, type Run, type Segment } from "./segment.js";
 import { Stream } from "./stream.js";
 import { StreamReader } from "./stream-reader.js";
 
@@ -70,4 +72,86 @@ test("a segment that is missing although it is needed is an error", async () => 
   const { reader } = scene((_stream, files) => files.drop(PATH));
   assert.equal(reader.next(10), "load");
   await assert.rejects(reader.load(), { code: "ERR_IO" });
+});
+
+/** A reader of a segment of many batches with a record each, which lends what it reads, and how many bytes it has read. */
+function lendingScene(records: number, payloadBytes: number, chunkBytes: number) {
+  const stream = new Stream(1, "/d/log/events", "", 0, records);
+  const directoryId = "00112233445566778899aabbccddeeff";
+  const batches = Buffer.alloc(records * (payloadBytes + 128));
+  let end = 0;
+  for (let offset = 0; offset < records; offset++) {
+    const payload = Buffer.alloc(payloadBytes, `${offset} `);
+    const record = { payload, key: undefined, headers: undefined, attributes: undefined };
+    const recordEnd = putRecord(batches, end + BATCH_HEADER_BYTES, record, 0);
+    sealBatch(batches, end, recordEnd, 1, 1, offset, 1, 1);
+    end += batchFileBytes(recordEnd - end);
+  }
+  const header = encodeSegmentHeader(1, 0, directoryId);
+  const bytes = Buffer.concat([header, batches.subarray(0, end)]);
+  const segment: Segment = {
+    path: PATH,
+    directory: stream.directory,
+    sharedId: 0,
+    edition: 0,
+    bytes: bytes.length,
+    dirty: false,
+    unnamed: false,
+    runs: 1,
+  };
+  const run: Run = {
+    segment,
+    position: header.length,
+    bytes: end,
+    first: 0,
+    next: records,
+    count: records,
+    firstTimestamp: 1,
+    lastTimestamp: 1,
+    index: undefined,
+  };
+  stream.runs.push(run);
+  const memories = new Set<ArrayBufferLike>();
+  const read = async (buffer: Buffer, start: number, length: number, position: number) => {
+    await turn();
+    if (length > header.length) memories.add(buffer.buffer);
+    return bytes.copy(buffer, start, position, position + length);
+  };
+  const openFile = (path: string) => ({ path, read, close() {} }) as unknown as DiskFile;
+  const context = {
+    files: new FileCache({ openFile } as unknown as Disk, 8),
+    chunks: new ChunkPool(0),
+    reads: new Reads("/d"),
+    directoryId,
+    readFile: () => undefined,
+  };
+  const reader = new StreamReader(stream, context, 0, { ownedChunkBytes: chunkBytes, lendsChunks: true });
+  return { reader, memories };
+}
+
+test("memory that is lent is used again, and not before what was given out of it is returned", async () => {
+  const [records, payloadBytes] = [400, 10_000];
+  const { reader, memories } = lendingScene(records, payloadBytes, 64 * 1024);
+  let lent: [number, Buffer][] = [];
+  const check = () => {
+    for (const [offset, payload] of lent) assert.ok(payload.equals(Buffer.alloc(payloadBytes, `${offset} `)));
+  };
+  for (let offset = 0; offset < records; ) {
+    const found = reader.next(records);
+    if (found === "record") {
+      lent.push([offset++, reader.record.payloadView()]);
+    } else {
+      assert.equal(found, "load");
+      await reader.load();
+    }
+    // What is read ahead arrives meanwhile.
+    for (let turns = 0; turns < 5; turns++) await turn();
+    check();
+    if (offset % 10 !== 0) continue;
+    lent = [];
+    reader.returned();
+  }
+  assert.ok(memories.size < 12, `${memories.size} buffers for ${records * payloadBytes} bytes`);
+  reader.rest();
+  assert.equal(reader.next(records), "end");
 });

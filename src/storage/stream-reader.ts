@@ -46,6 +46,8 @@ export interface ReaderContext {
 export interface ReaderOptions {
   /** Read into memory that is never reused, so that views of payloads stay valid; with this many bytes at a time. */
   readonly ownedChunkBytes?: number;
+  /** That memory is used again after all, once what was given out of it has been `returned`. */
+  readonly lendsChunks?: boolean;
 }
 
 /** A chunk that is being read, or has been, before it is wanted. */
@@ -59,6 +61,8 @@ interface Ahead {
 
 /** Chunks that a replay reads ahead of its consumer. */
 const OWNED_READS_AHEAD = 2;
+/** Chunks that are kept for reuse: the one that was given out, and the one before. */
+const LENT_SPARE_MAX = 2;
 /** More than a batch that is not a single large record takes. */
 const STRADDLE_BYTES = BATCH_BYTES_TARGET + 8 * 1024;
 
@@ -73,6 +77,11 @@ export class StreamReader {
   readonly #stream: Stream;
   readonly #context: ReaderContext;
   readonly #owned: number | undefined;
+  /** Views of records are good until `returned` is called, or, of what is in memory, until the end of the turn. */
+  readonly lends: boolean;
+  /** Chunks that have been read through, and may still be lent; and those that can be used again. */
+  #spent: Chunk[] = [];
+  #spare: Chunk[] = [];
   #wanted: number;
   #block: Block | undefined;
   #blockLife = 0;
@@ -95,6 +104,13 @@ export class StreamReader {
     this.#context = context;
     this.#wanted = offset;
     this.#owned = options.ownedChunkBytes;
+    this.lends = options.lendsChunks === true;
+  }
+
+  /** Nobody looks any more at the records that were given out. */
+  returned(): void {
+    for (const chunk of this.#spent) if (this.#spare.length < LENT_SPARE_MAX) this.#spare.push(chunk);
+    this.#spent = [];
   }
 
   /** The lowest offset that the next record may have. */
@@ -105,6 +121,14 @@ export class StreamReader {
   /** True when views of the current record's bytes stay valid. */
   get stable(): boolean {
     return this.#block === undefined && this.#owned !== undefined;
+  }
+
+  /** There may be nothing to read for long: whoever waits for it needs no memory of his own. */
+  rest(): void {
+    if (this.#owned !== undefined) this.#setChunk(undefined);
+    this.#ahead.length = 0;
+    this.#spent = [];
+    this.#spare = [];
   }
 
   seek(offset: number): void {
@@ -566,14 +590,17 @@ export class StreamReader {
   #setChunk(chunk: Chunk | undefined): void {
     const { chunks } = this.#context;
     const present = this.#chunk;
-    if (present !== undefined && present !== chunk && present.owner === this && this.#owned === undefined)
-      chunks.release(present);
+    if (present !== undefined && present !== chunk) {
+      if (this.lends) this.#spent.push(present);
+      else if (present.owner === this && this.#owned === undefined) chunks.release(present);
+    }
     this.#chunk = chunk;
     if (chunk !== undefined) chunks.touch(chunk);
   }
 
   #take(bytes: number): Chunk {
-    return this.#owned === undefined ? this.#context.chunks.take(this, bytes) : newChunk(this, bytes);
+    if (this.#owned === undefined) return this.#context.chunks.take(this, bytes);
+    return (bytes <= this.#owned ? this.#spare.pop() : undefined) ?? newChunk(this, bytes);
   }
 }
 

@@ -13,7 +13,7 @@
  * Invariants
  * - A length beyond the limit is refused before anything is kept of the frame.
  * - What is kept of an unfinished frame is at most twice what has arrived of it, however it was cut, or fits a buffer of
- *   LARGE_BYTES: of a parser whose pieces are lent, one of the few that all share.
+ *   LARGE_BYTES: of a parser that lends it on, one of the few that all share.
  * - What comes of a stream of bytes does not depend on where it was cut.
  */
 
@@ -61,7 +61,7 @@ export const Kind = {
 
 /** Unfinished frames longer than this are put together in a buffer that holds the whole of them. */
 const WHOLE_FROM_BYTES = HELLO_BYTES_MAX;
-/** Such buffers that parsers whose pieces are lent have together, at most: they are more than what has arrived. */
+/** Such buffers that parsers have together which lend them on, at most: they are more than what has arrived. */
 const POOLED_MAX = 16;
 
 let pooledNow = 0;
@@ -72,12 +72,18 @@ export interface FrameHandler {
   frame(kind: number, id: number, body: Buffer): boolean;
 }
 
+/**
+ * What is lent: "pieces" are good until `push` returns, and then, where it is "everything", the bodies of frames are good until
+ * their handler does.
+ */
+export type Loan = "nothing" | "pieces" | "everything";
+
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /** Finds the frames in a stream of bytes that arrives in pieces of any size. */
 export class FrameParser {
   readonly #handler: FrameHandler;
-  readonly #lent: boolean;
+  readonly #loan: Loan;
   #preamble: number;
   #frameBytesMax: number;
   /** What has arrived of an unfinished frame, from its length on. */
@@ -94,11 +100,10 @@ export class FrameParser {
 
   /**
    * @param preamble whether the stream begins with PREAMBLE
-   * @param lent whether the pieces are good only until `push` returns: then so are the bodies of frames, until the handler does
    */
-  constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean, lent = false) {
+  constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean, loan: Loan = "nothing") {
     this.#handler = handler;
-    this.#lent = lent;
+    this.#loan = loan;
     this.#frameBytesMax = frameBytesMax;
     this.#preamble = preamble ? 0 : PREAMBLE.length;
   }
@@ -130,7 +135,7 @@ export class FrameParser {
   push(piece: Buffer): void {
     if (this.#ended) return;
     if (this.#stopped || this.#running) {
-      this.#waiting.push(this.#lent ? Buffer.from(piece) : piece);
+      this.#waiting.push(this.#toKeep(piece));
       this.#waitingBytes += piece.length;
       return;
     }
@@ -175,13 +180,13 @@ export class FrameParser {
       const length = this.#checked(piece.readUInt32LE(at));
       const end = at + LENGTH_BYTES + length;
       if (end > piece.length) break;
-      this.#emit(piece, at + LENGTH_BYTES, end);
+      if (this.#loan === "pieces") this.#emit(Buffer.from(piece.subarray(at, end)), LENGTH_BYTES, end - at);
+      else this.#emit(piece, at + LENGTH_BYTES, end);
       at = end;
     }
     if (at >= piece.length || this.#ended) return;
     if (this.#stopped) {
-      const rest = piece.subarray(at);
-      this.#waiting.unshift(this.#lent ? Buffer.from(rest) : rest);
+      this.#waiting.unshift(this.#toKeep(piece.subarray(at)));
       this.#waitingBytes += piece.length - at;
     } else {
       this.#keep(piece, at, piece.length, piece.length - at < LENGTH_BYTES ? LENGTH_BYTES : wholeOf(piece, at));
@@ -233,14 +238,19 @@ export class FrameParser {
 
   #grow(filled: number, needed: number): void {
     const isWhole = needed > WHOLE_FROM_BYTES && needed <= LARGE_BYTES;
-    const isPooled = isWhole && this.#lent && pooledNow < POOLED_MAX;
-    const bytes = isWhole && !this.#lent ? needed : Math.max(filled, Math.min(needed, 2 * filled));
+    const isLent = this.#loan === "everything";
+    const isPooled = isWhole && isLent && pooledNow < POOLED_MAX;
+    const bytes = isWhole && !isLent ? needed : Math.max(filled, Math.min(needed, 2 * filled));
     const grown = isPooled ? takeLarge() : Buffer.allocUnsafeSlow(bytes);
     this.#partial.copy(grown, 0, 0, this.#filled);
     this.#partial = grown;
     if (!isPooled) return;
     this.#isPooled = true;
     pooledNow++;
+  }
+
+  #toKeep(piece: Buffer): Buffer {
+    return this.#loan === "nothing" ? piece : Buffer.from(piece);
   }
 
   /** The frame that was put together is used no more. */

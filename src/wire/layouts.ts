@@ -272,6 +272,13 @@ export function readTokens(input: Input): string[] {
 // ------------------------------------------------------------------------------------------------------------ records
 
 export function writeRecords(output: Output, records: readonly LogRecord[]): void {
+  let bytes = 4;
+  for (const { key, headers, payload } of records) {
+    bytes += RECORD_BYTES_MIN + payload.length;
+    if (key !== undefined) bytes += 4 + key.length;
+    bytes += headersBytesMax(headers);
+  }
+  output.expect(bytes);
   output.u32(records.length);
   for (const record of records) {
     const { key, headers } = record;

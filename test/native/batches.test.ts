@@ -4,15 +4,15 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { test } from "node:test";
-import { dial, type LogQueue, open } from "../../src/index.js";
+import { dial, type LogQueue, type OpenOptions, open } from "../../src/index.js";
 import { withDirectory } from "../support/directories.js";
 import { eventually } from "../support/expect.js";
 import { freeTarget, type Listening, listen } from "../support/listening.js";
 import { Seeded, seedOr } from "../support/seeded.js";
 
-async function withDaemon(body: (listening: Listening) => Promise<void>): Promise<void> {
+async function withDaemon(body: (listening: Listening) => Promise<void>, options: OpenOptions = {}): Promise<void> {
   await withDirectory(async (directory) => {
-    const listening = await listen(await open(directory, { durability: "async" }), freeTarget("tcp"));
+    const listening = await listen(await open(directory, { durability: "async", ...options }), freeTarget("tcp"));
     try {
       await body(listening);
     } finally {
@@ -89,6 +89,53 @@ test("a call that waits for room keeps what it was given, while others use what 
     assert.ok(record?.payload.equals(payload));
     assert.equal(record?.key?.toString(), "key");
     assert.deepEqual({ ...record?.headers }, { name: "value" });
+    await client.close();
+  });
+});
+
+test("what several read at once, from segments, the log and memory, is as it was written", async () => {
+  const random = new Seeded(seedOr(6103));
+  const calls = 150;
+  const options = { walFileBytes: "4MiB", maxMessageBytes: "1MiB", segmentBytes: "4MiB", cacheBytes: "4MiB" } as const;
+  await withDaemon(async ({ mq, target }) => {
+    const clients = await Promise.all(Array.from({ length: 3 }, () => dial(target)));
+    const logs = await Promise.all(clients.map((client) => client.openLog("log")));
+    const writing = (async () => {
+      for (let call = 0; call < calls; call++) await logs[0]!.appendBatch(batchOf(random, 0, call));
+    })();
+    const following = logs.map(async (log) => {
+      const kept: Buffer[] = [];
+      for await (const { payload } of log.tail({ from: "start" })) {
+        kept.push(payload);
+        if (checkWhole(payload).call === calls - 1) break;
+      }
+      for (const payload of kept) checkWhole(payload);
+    });
+    await Promise.all([writing, ...following]);
+    await (await mq.openLog("log")).append(Buffer.alloc(100, `0.${calls}.0 `));
+    await Promise.all(logs.map((log) => checkLog(log, calls + 1)));
+    await Promise.all(clients.map((client) => client.close()));
+  }, options);
+});
+
+test("a daemon that is not asked for arrays sends frames that several of fit on their way", async () => {
+  await withDaemon(async ({ mq, target }) => {
+    const client = await dial(target);
+    const log = await client.openLog("log");
+    const batch = Array.from({ length: 64 }, () => Buffer.alloc(1024));
+    for (let call = 0; call < 40; call++) await log.appendBatch(batch);
+    const sizes: number[] = [];
+    for await (const records of log.batches())
+      sizes.push(records.reduce((sum, { payload }) => sum + payload.length, 0));
+    assert.equal(
+      sizes.reduce((sum, size) => sum + size, 0),
+      40 * 64 * 1024,
+    );
+    assert.ok(Math.max(...sizes) <= 256 * 1024, `${sizes}`);
+    const small: number[] = [];
+    for await (const records of log.batches({ maxBytes: 8192 })) small.push(records.length);
+    assert.deepEqual(new Set(small), new Set([8]));
+    assert.equal((await (await mq.openLog("log")).stats()).count, 40 * 64);
     await client.close();
   });
 });

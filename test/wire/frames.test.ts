@@ -7,7 +7,7 @@ import { deepStrictEqual, equal, ok } from "node:assert/strict";
 import { test } from "node:test";
 import { isVarveError } from "../../src/index.js";
 import { giveLarge, LARGE_BYTES, takeLarge } from "../../src/wire/buffers.js";
-import { FRAME_HEAD_BYTES, FrameParser, HELLO_BYTES_MAX, PREAMBLE } from "../../src/wire/frame.js";
+import { FRAME_HEAD_BYTES, FrameParser, HELLO_BYTES_MAX, type Loan, PREAMBLE } from "../../src/wire/frame.js";
 import { readHello } from "../../src/wire/hello.js";
 import { Input } from "../../src/wire/input.js";
 import { readMessages, readRecords, readTasks, readTerms, readTokens } from "../../src/wire/layouts.js";
@@ -23,28 +23,37 @@ class Collected {
   readonly parser: FrameParser;
   #stopEvery: number;
 
-  readonly #lent: boolean;
+  readonly #loan: Loan;
+  /** Bodies, and what they were. */
+  readonly #kept: [Buffer, string][] = [];
 
-  constructor(frameBytesMax: number, preamble: boolean, stopEvery = 0, lent = false) {
+  constructor(frameBytesMax: number, preamble: boolean, stopEvery = 0, loan: Loan = "nothing") {
     this.#stopEvery = stopEvery;
-    this.#lent = lent;
+    this.#loan = loan;
     this.parser = new FrameParser(
       {
         frame: (kind, id, body) => {
-          this.frames.push([kind, id, body.toString("hex")]);
+          const hex = body.toString("hex");
+          this.frames.push([kind, id, hex]);
+          if (loan !== "everything") this.#kept.push([body, hex]);
           return this.#stopEvery === 0 || this.frames.length % this.#stopEvery !== 0;
         },
       },
       frameBytesMax,
       preamble,
-      lent,
+      loan,
     );
+  }
+
+  /** Bodies are as they were, unless they were lent. */
+  check(): void {
+    for (const [body, hex] of this.#kept) equal(body.toString("hex"), hex);
   }
 
   push(piece: Buffer): void {
     if (this.error !== undefined) return;
     try {
-      if (this.#lent) {
+      if (this.#loan !== "nothing") {
         const loan = Buffer.from(piece);
         this.parser.push(loan);
         loan.fill(0xdd);
@@ -109,12 +118,15 @@ test("the same holds where the pieces are lent, of frames that are put together 
     const bytes = stream(random, random.between(1, 60), 2 * LARGE_BYTES);
     const whole = new Collected(4 * LARGE_BYTES, true);
     whole.push(bytes);
-    const parsers = [0, 1, 3].map((stopEvery) => new Collected(4 * LARGE_BYTES, true, stopEvery, true));
+    const parsers = [0, 1, 3].flatMap((stopEvery) =>
+      (["pieces", "everything"] as const).map((loan) => new Collected(4 * LARGE_BYTES, true, stopEvery, loan)),
+    );
     // All at the same time: each has its own frame half put together.
     for (const piece of cut(random, bytes, 100_000)) for (const parser of parsers) parser.push(piece);
-    for (const { frames, code } of parsers) {
-      deepStrictEqual(frames, whole.frames);
-      equal(code, undefined);
+    for (const parser of parsers) {
+      deepStrictEqual(parser.frames, whole.frames);
+      equal(parser.code, undefined);
+      parser.check();
     }
   }
 });
@@ -134,7 +146,7 @@ test("few parsers at a time have more memory than what has arrived, and those th
   const head = Buffer.alloc(FRAME_HEAD_BYTES);
   head.writeUInt32LE(LARGE_BYTES - FRAME_HEAD_BYTES);
   const begun = (count: number) => {
-    const parsers = Array.from({ length: count }, () => new Collected(LARGE_BYTES, false, 0, true).parser);
+    const parsers = Array.from({ length: count }, () => new Collected(LARGE_BYTES, false, 0, "everything").parser);
     for (const parser of parsers) parser.push(head);
     const large = parsers.filter(({ heldBytes }) => heldBytes > 64);
     return { parsers, large: large.length };
@@ -163,7 +175,7 @@ test("a handler that fails, or ends its own parser, takes no shared buffer with 
       },
       LARGE_BYTES,
       false,
-      true,
+      "everything",
     );
     parser.push(frame.subarray(0, 50_000));
     ok(parser.heldBytes > 100_000, `round ${round}: a shared one`);
