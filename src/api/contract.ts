@@ -395,6 +395,13 @@ export interface SharedGroupOptions {
 export interface SharedGroup<O = Buffer> extends TaskSource<O>, AsyncDisposable {
   /** The name of the log. */
   readonly log: string;
+  /**
+   * Has the group go on from a position, also back: the records below are done, and those from there on are handed out as if
+   * they never had been. The leases of its members end with it (`ERR_STALE_LEASE`), as do waits after a failure. Dead letters
+   * stay, and so do those that were redriven. Returns the offset.
+   * @throws VarveError `ERR_OFFSET_OUT_OF_RANGE`, `ERR_ARGUMENT` (past the end), `ERR_NOT_FOUND`, `ERR_CLOSED`
+   */
+  seek(to: LogPosition, options?: CommitOptions): Promise<number>;
   info(): Promise<GroupInfo>;
   /** Ends this member's waits. Its leases stay until they are settled, by their tokens, or run out. Idempotent. */
   close(): Promise<void>;

@@ -1,6 +1,15 @@
 import type { Codec } from "../api/codec.js";
-import type { GroupInfo, Handler, SharedGroup, Worker, WorkOptions } from "../api/contract.js";
+import type {
+  CommitOptions,
+  GroupInfo,
+  Handler,
+  LogPosition,
+  SharedGroup,
+  Worker,
+  WorkOptions,
+} from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { resolveCommitOptions, resolvePosition } from "../api/options.js";
 import { Methods } from "../wire/methods.js";
 import type { Handle } from "./handle.js";
 import type { Link } from "./link.js";
@@ -35,6 +44,12 @@ export class DialledSharedGroup<O> extends DialledSource<O> implements SharedGro
     this.#platform = platform;
     this.#leaseMs = leaseMs ?? LEASE_MS;
     link.keep(handle);
+  }
+
+  async seek(to: LogPosition, options?: CommitOptions): Promise<number> {
+    resolvePosition(to);
+    resolveCommitOptions(options);
+    return await this.call(Methods.groupSeek, to, options);
   }
 
   info(): Promise<GroupInfo> {

@@ -143,6 +143,7 @@ export const RUN: readonly (Run | undefined)[] = (() => {
   });
   define(Methods.memberPosition, (call) => member(call).position());
   define(Methods.groupInfo, (call) => group(call).info());
+  define(Methods.groupSeek, (call) => group(call).seek(...(call.args as [Anything, Anything])));
 
   // What hands out tasks.
   define(Methods.release, async (call) => {
@@ -193,6 +194,7 @@ const OPTIONS_AT: ReadonlyMap<Method, number> = new Map<Method, number>([
   [Methods.configureLog, 1],
   [Methods.memberCommit, 1],
   [Methods.memberSeek, 1],
+  [Methods.groupSeek, 1],
   [Methods.release, 1],
   [Methods.deadRedrive, 1],
   [Methods.deadPurge, 1],

@@ -616,6 +616,7 @@ export class Consumer {
     try {
       letter = await this.letterOf(task, error, cause);
       if (this.deleted !== undefined) throw this.deleted;
+      if (task.phase === TaskPhase.Done) throw takenAway(task);
     } catch (failure) {
       task.reserved = false;
       throw failure;
@@ -870,10 +871,15 @@ export function giveUp(tasks: readonly Outstanding[]): void {
   for (const task of tasks) task.reserved = false;
 }
 
-function staleLease(token: TaskToken, reason: string): VarveError {
+function staleLease({ offset, attempt }: Pick<TaskToken, "offset" | "attempt">, reason: string): VarveError {
   return new VarveError(
     "ERR_STALE_LEASE",
-    `task ${token.offset}, attempt ${token.attempt}: ${reason}. Nothing was changed; drop the result of this attempt.`,
-    { details: { id: String(token.offset), attempt: token.attempt } },
+    `task ${offset}, attempt ${attempt}: ${reason}. Nothing was changed; drop the result of this attempt.`,
+    { details: { id: String(offset), attempt } },
   );
+}
+
+/** While its record was being read. */
+function takenAway(task: Outstanding): VarveError {
+  return staleLease(task, "its group was moved to another place meanwhile");
 }

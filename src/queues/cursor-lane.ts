@@ -102,9 +102,8 @@ export class CursorLane extends Lane {
   }
 
   /** Forgets where it was: the position has been set. */
-  rewind(position: number): void {
-    this.ledger.rewind(position);
-    this.taken = 0;
+  override rewind(position: number): void {
+    super.rewind(position);
     this.#comebacks = -1;
     this.#noteReadAhead();
   }

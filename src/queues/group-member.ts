@@ -85,7 +85,7 @@ function createGroup(
 }
 
 /** The offset that a position stands for now. */
-async function offsetOf(engine: Engine, { stream, name }: LogState, from: LogPosition): Promise<number> {
+export async function offsetOf(engine: Engine, { stream, name }: LogState, from: LogPosition): Promise<number> {
   if (from === "start") return stream.head;
   if (from === "end") return stream.visible;
   if (from instanceof Date) {

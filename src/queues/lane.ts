@@ -123,6 +123,13 @@ export class Lane implements Ripener {
     this.#passedSince = 0;
   }
 
+  /** Goes on from an offset, also before where it was. */
+  rewind(offset: number): void {
+    this.ledger.rewind(offset);
+    this.taken = 0;
+    this.#looked = { offset: 0, timestamp: undefined };
+  }
+
   /** Payload bytes of the tasks that wait: ready, or for their time; those on their way to the log included. */
   get waitingBytes(): number {
     return Math.max(0, this.stream.payloadBytes - this.ledger.takenBytes);

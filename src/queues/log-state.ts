@@ -7,7 +7,7 @@
  *   CreateGroup   group, type, name, position, (rules)            a group that begins there; rules of a shared one: JSON
  *   DeleteGroup   group                                           it is gone, with its position
  *   Commit        group, position                                 everything below is done; never back
- *   Seek          group, position, count                          the group goes on from there, after so many lost
+ *   Seek          group, position, count                          the group goes on from there, after so many lost (shared: 0)
  *   Lose          group, count                                    a member was told of records that were removed
  *   SetRules      group, JSON                                     the rules of a shared group
  *
@@ -160,7 +160,10 @@ export class LogState implements QueueState {
     } else if (code === LogOp.Commit) {
       this.#exclusive(input.varint())?.commit(input.varint(), time.elapsedMs);
     } else if (code === LogOp.Seek) {
-      this.#exclusive(input.varint())?.seek(input.varint(), input.varint(), time.elapsedMs);
+      const group = this.#group(input.varint());
+      const position = input.varint();
+      if (group?.type === GroupType.shared) group.seek(position);
+      else group?.seek(position, input.varint(), time.elapsedMs);
     } else if (code === LogOp.Lose) {
       this.#exclusive(input.varint())?.lose(input.varint(), time.elapsedMs);
     } else if (code === LogOp.SetRules) {

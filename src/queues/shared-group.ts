@@ -161,6 +161,13 @@ export class SharedGroupState implements ConsumerHost {
     this.#lose(offset);
   }
 
+  /** Goes on from a position. What members have in hand, or has failed, is as if it had never been handed out. */
+  seek(position: number): void {
+    for (const task of [...this.#ledger.outstanding.values()]) this.#ledger.finish(task);
+    this.consumer.lane(LOG_LANE).rewind(Math.max(position, this.#log.stream.head));
+    if (this.#engine !== undefined) this.consumer.delivery.wake();
+  }
+
   resume(last: LogTime, now: LogTime): void {
     this.consumer.resume(last, now);
     this.#lose(this.#log.stream.head);

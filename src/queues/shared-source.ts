@@ -1,11 +1,23 @@
 import type { Codec } from "../api/codec.js";
-import type { DequeueOptions, GroupInfo, PeekedTask, PeekOptions, SharedGroup, Task } from "../api/contract.js";
+import type {
+  CommitOptions,
+  DequeueOptions,
+  GroupInfo,
+  LogPosition,
+  PeekedTask,
+  PeekOptions,
+  SharedGroup,
+  Task,
+} from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
-import type { ConsumerConfig } from "../api/options.js";
+import { type ConsumerConfig, resolveCommitOptions, resolvePosition } from "../api/options.js";
 import { onAbort } from "../api/signals.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
+import { requestBytes } from "../engine/requests.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
-import { LogOp, type LogState } from "./log-state.js";
+import { offsetOf } from "./group-member.js";
+import { LOG_OP_BYTES_MAX, LogOp, type LogState, outOfRange } from "./log-state.js";
+import { type Request, requested, WHOLE_NUMBER } from "./requested.js";
 import type { SharedGroupState } from "./shared-group.js";
 import { EmbeddedSource } from "./source.js";
 
@@ -36,6 +48,38 @@ export class EmbeddedSharedGroup<O> extends EmbeddedSource<O> implements SharedG
 
   override peek(options?: PeekOptions): Promise<PeekedTask<O> | undefined> {
     return this.#untilLeft(options, (given) => super.peek(given));
+  }
+
+  seek(to: LogPosition, options?: CommitOptions): Promise<number> {
+    return requested(this.engine, options, WHOLE_NUMBER, (request) => this.#seek(to, options, request));
+  }
+
+  async #seek(
+    to: LogPosition,
+    options: CommitOptions | undefined,
+    request: Request<number> | undefined,
+  ): Promise<number> {
+    const { engine } = this;
+    const { durability } = resolveCommitOptions(options);
+    const from = resolvePosition(to);
+    this.checkOpen();
+    const position = await offsetOf(engine, this.#state, from);
+    this.checkOpen();
+    await new Promise<void>((resolve, reject) => {
+      // What is staged is applied before; nothing comes between this and its taking effect.
+      engine.flush();
+      const { head } = this.#state.stream;
+      if (position < head) throw outOfRange(this.log, position, head);
+      const identified = request?.tells(position);
+      engine.begin(0, 0, LOG_OP_BYTES_MAX + requestBytes(identified), true);
+      const output = engine.operation(LogOp.Seek, this.#state.id);
+      for (const field of [this.#group.groupId, position, 0]) output.varint(field);
+      engine.endOperation();
+      const apply = () => this.#group.seek(position);
+      engine.add({ durability: engine.durability(durability), apply, settle: resolve, fail: reject }, identified);
+      engine.flush();
+    });
+    return position;
   }
 
   async info(): Promise<GroupInfo> {

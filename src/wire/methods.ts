@@ -76,6 +76,7 @@ export const Methods = {
   memberSeek: method(0x32, "member.seek", "read", "named"),
   memberPosition: method(0x33, "member.position", "read", "freely"),
   groupInfo: method(0x34, "group.info", "read", "freely"),
+  groupSeek: method(0x35, "group.seek", "read", "named"),
 
   // What hands out tasks: task queues, shared groups and cursors.
   dequeue: method(0x40, "dequeue", "read", "freely", "waits"),

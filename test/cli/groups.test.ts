@@ -48,7 +48,8 @@ test("seek moves a group, commit only forwards, delete-group deletes it", () =>
     assert.match(refused.stderr, /ERR_ARGUMENT.*past the end/);
     const misspelt = await varve(["seek", "events", "biling", "end", "-d", directory]);
     assert.match(misspelt.stderr, /ERR_NOT_FOUND.*biling/);
-    const shared = await varve(["seek", "events", "mail", "end", "-d", directory]);
+    assert.deepEqual(await run("seek", "events", "mail", "3"), { log: "events", group: "mail", committed: 3 });
+    const shared = await varve(["commit", "events", "mail", "1", "-d", directory]);
     assert.match(shared.stderr, /ERR_ARGUMENT.*shared/);
     assert.deepEqual(await run("delete-group", "events", "mail"), { log: "events", group: "mail", deleted: true });
     assert.match((await varve(["delete-group", "events", "mail", "-d", directory])).stderr, /ERR_NOT_FOUND/);

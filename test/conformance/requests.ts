@@ -45,6 +45,10 @@ function everyCall(): Record<string, Call> {
       return await member.seek("end", options).finally(() => member.close());
     },
     deleteGroup: async (mq, options) => await (await log(mq)).deleteGroup("g", options),
+    "shared group seek": async (mq, options) => {
+      const group = await (await log(mq)).sharedGroup("s");
+      return await group.seek("end", options).finally(() => group.close());
+    },
     enqueue: async (mq, options) => await (await tasks(mq)).enqueue("t0", options),
     "enqueue with terms": async (mq, options) =>
       await (await tasks(mq)).enqueue("t1", { ...options, priority: 3, dedupeKey: "d" }),

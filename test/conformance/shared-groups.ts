@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { LogQueue, MessageQueue, SharedGroup, Task } from "../../src/index.js";
+import { isVarveError, type LogQueue, type MessageQueue, type SharedGroup, type Task } from "../../src/index.js";
 import { codeOf, eventually, rejectsWith } from "../support/expect.js";
 import { Seeded, seedOr } from "../support/seeded.js";
 import { textsOf } from "../support/state.js";
@@ -267,6 +267,78 @@ export function sharedGroupConformance(check: Check): void {
     const task = (await group.dequeue()) as Task<Buffer>;
     assert.deepEqual(await group.nack(task), { dead: true }, "one attempt, as was said before the reopen");
   });
+
+  check("shared groups: seek goes back and forth, and takes from members what they have in hand", async (subject) => {
+    const log = await filled(subject, 6);
+    const at = (await log.read(4))!.timestamp;
+    let group = await log.sharedGroup("g", { maxAttempts: 2, backoff: { initial: "1h" } });
+    const [zero, one, two] = (await group.dequeueBatch({ max: 4 })) as [Task, Task, Task];
+    await group.nack(zero, { dead: true });
+    await group.nack(one);
+    assert.equal(await group.seek(0), 0);
+    await rejectsWith("ERR_STALE_LEASE", group.ack(two));
+    const { committed, lag, leased, dead } = await group.info();
+    assert.deepEqual({ committed, lag, leased, dead }, { committed: 0, lag: 6, leased: 0, dead: 1 });
+    const again = await group.dequeueBatch({ max: 3 });
+    assert.deepEqual(
+      again.map(({ id, attempt }) => [id, attempt]),
+      [
+        ["0", 1],
+        ["1", 1],
+        ["2", 1],
+      ],
+      "as if they had never been handed out, also what waited after a failure",
+    );
+    await rejectsWith("ERR_STALE_LEASE", group.ack(two), /task 2/);
+    assert.equal(await group.seek(5), 5);
+    await rejectsWith("ERR_STALE_LEASE", group.ack(again[0]!));
+    assert.equal((await group.info()).committed, 5);
+    group = await (await (await subject.reopen()).openLog("events")).sharedGroup("g");
+    assert.deepEqual(texts(await group.dequeueBatch({ max: 9 })), ["5"]);
+    assert.equal(await group.dead.redrive(), 1);
+    assert.equal(await group.seek("end"), 6);
+    assert.deepEqual(texts(await group.dequeueBatch({ max: 9 })), ["0"], "what was redriven stays");
+    const byTime = await group.seek(new Date(at));
+    assert.ok(byTime <= 4, "the first record that is no older");
+    const waiting = group.dequeue({ wait: "1h" });
+    assert.equal((await waiting)?.id, `${byTime}`);
+    const late = group.dequeueBatch({ max: 1, wait: "1h" });
+    assert.equal((await late).length, 1);
+    const log2 = await subject.mq.openLog("events");
+    await log2.trim(3);
+    await rejectsWith("ERR_OFFSET_OUT_OF_RANGE", group.seek(2));
+    await rejectsWith("ERR_ARGUMENT", group.seek(7));
+    await rejectsWith("ERR_OPTION", group.seek(-1));
+    assert.equal(await group.seek("start"), 3);
+    assert.deepEqual(texts(await group.dequeueBatch({ max: 9 })), ["3", "4", "5"]);
+    await group.close();
+    await rejectsWith("ERR_CLOSED", group.seek("start"));
+  });
+
+  check(
+    "shared groups: who waits is served by a seek, and what is settled at the same time is settled or stale",
+    async (subject) => {
+      const log = await filled(subject, 3);
+      const group = await log.sharedGroup("g", { maxAttempts: 1 });
+      const tasks = await group.dequeueBatch({ max: 3 });
+      const waiting = group.dequeue({ wait: "1h" });
+      const settled = [group.ack(tasks[0]!), group.nack(tasks[1]!), group.seek(0), group.nack(tasks[2]!)];
+      const outcomes = await Promise.allSettled(settled);
+      assert.equal(outcomes[2]!.status, "fulfilled");
+      for (const outcome of outcomes) {
+        if (outcome.status === "rejected")
+          assert.ok(isVarveError(outcome.reason, "ERR_STALE_LEASE"), `${outcome.reason}`);
+      }
+      const first = await waiting;
+      assert.deepEqual([first?.id, first?.attempt], ["0", 1]);
+      const rest = await group.dequeueBatch({ max: 9 });
+      assert.deepEqual(texts(rest), ["1", "2"]);
+      await group.ackBatch([first!, ...rest]);
+      const reopened = await (await (await subject.reopen()).openLog("events")).sharedGroup("g");
+      assert.equal((await reopened.info()).lag, 0);
+      assert.equal(await reopened.dequeue(), undefined);
+    },
+  );
 
   check("shared groups: above their limit the oldest dead letters go, and are counted", async (on) => {
     const join = async (mq: MessageQueue, limit: { readonly maxDeadLetters?: number } = {}) =>

@@ -145,6 +145,7 @@ const CASES: readonly Case[] = [
   on("memberSeek", MEMBER, readLog, values("start")),
   on("memberPosition", MEMBER, readLog),
   on("groupInfo", GROUP, readLog),
+  on("groupSeek", GROUP, readLog, values("start")),
 
   ...[TASK_A, GROUP].flatMap((handle): Case[] => {
     const [read, admin] = handle === GROUP ? [readLog, adminLog] : [readTask, adminTask];

@@ -281,3 +281,45 @@ void test("what a worker's handlers settle in transactions is done once, and ano
   assert.ok(trials > TRIALS_MIN);
   assert.ok(met.size > 2, `it was interrupted in between: ${[...met]} were done`);
 });
+
+void test("a shared group is where it was, or where it was moved to, with nothing in hand there", async () => {
+  const base = await scene(8, async (mq, machine) => {
+    const log = await machine.settle(mq.openLog("events"));
+    await machine.settle(log.appendBatch(["0", "1", "2", "3", "4"]));
+    const group = await machine.settle(log.sharedGroup("g", { lease: "1h" }));
+    const tasks = await machine.settle(group.dequeueBatch({ max: 4 }));
+    await machine.settle(group.ackBatch(tasks.slice(0, 2)));
+    await machine.settle(group.nack(tasks[2]!, { delay: "1h" }));
+  });
+  const met = new Set<number>();
+  const trials = await cutAtEveryCall(
+    base,
+    POLICIES,
+    async (mq) => {
+      const group = await (await mq.openLog("events")).sharedGroup("g");
+      await group.seek(1);
+      const task = await group.dequeue();
+      await group.ack(task!);
+    },
+    async ({ mq, machine, acknowledged }) => {
+      const log = await machine.settle(mq.openLog("events"));
+      const group = await machine.settle(log.sharedGroup("g"));
+      const { committed, lag, leased } = await machine.settle(group.info());
+      met.add(lag);
+      const before = { committed: 2, lag: 3, leased: 1 };
+      const moved = { committed: 1, lag: 4, leased };
+      const done = { committed: 2, lag: 3, leased: 0 };
+      const is = lag === 4 ? moved : leased === 1 ? before : done;
+      assert.deepEqual({ committed, lag, leased }, is);
+      if (acknowledged) assert.deepEqual(is, done);
+      assert.equal(await machine.settle(group.seek("start")), 0);
+      const all = await machine.settle(group.dequeueBatch({ max: 9 }));
+      assert.deepEqual(
+        all.map(({ id, attempt }) => [id, attempt]),
+        ["0", "1", "2", "3", "4"].map((id) => [id, 1]),
+      );
+    },
+  );
+  assert.ok(trials > TRIALS_MIN);
+  assert.deepEqual([...met].sort(), [3, 4]);
+});

@@ -48,7 +48,9 @@ export function registerSeek(program: Command): void {
   const command = program
     .command("seek")
     .summary("move a group to another place in its log")
-    .description("Moves an exclusive group of a log, forwards or back: what it reads next begins there.")
+    .description(
+      "Moves a group of a log, forwards or back: what it reads next begins there. Members of a shared group lose what they have in hand.",
+    )
     .argument("<log>", "name of the log queue")
     .argument("<group>", "name of the group")
     .argument("<position>", '"start", "end", an offset or an ISO time', position)
@@ -56,7 +58,9 @@ export function registerSeek(program: Command): void {
 
   action<[string, string, LogPosition], object>(withCommonOptions(command), async (run, name, group, to) => {
     await run.withDirectory("existing", async (queue) => {
-      const member = await existingGroup(await existingLog(queue, name), group);
+      const log = await existingLog(queue, name);
+      const isShared = (await log.groups()).some((info) => info.name === group && info.type === "shared");
+      const member = isShared ? await log.sharedGroup(group) : await existingGroup(log, group);
       const committed = await member.seek(to);
       const report = { log: name, group, committed };
       await run.report(report, () => `group "${group}" of "${name}" goes on at offset ${committed}`);
