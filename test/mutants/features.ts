@@ -194,6 +194,14 @@ export const featureMutants: readonly Mutant[] = [
     killer: cut("a shared group is where it was"),
   },
   {
+    name: "a record is buried by who does not hold it any more",
+    file: "src/queues/consumer.ts",
+    search: "      if (task.phase === TaskPhase.Done) throw takenAway(task);\n",
+    replacement: "      void takenAway;\n",
+    breaks: "a task is in one place: dead, or not",
+    killer: testFile("test/sim/groups.test.ts", "on its way to the dead letters when"),
+  },
+  {
     name: "retention waits for no group",
     file: "src/queues/retention.ts",
     search: "holdForGroupsMs > 0 ? this.#state.heldFrom",

@@ -193,3 +193,26 @@ void test("what a member has committed as it leaves is not read again", async ()
     [1],
   );
 });
+
+void test("a record that is on its way to the dead letters when its group is moved is not buried", async () => {
+  const machine = Simulated.boot(6);
+  const mq = await machine.open();
+  const log = await machine.settle(mq.openLog("events"));
+  await machine.settle(log.appendBatch(Array.from({ length: 4 }, () => "x".repeat(8000))));
+  const group = await machine.settle(log.sharedGroup("workers", { maxAttempts: 1 }));
+  const [task] = await machine.settle(group.dequeueBatch({ max: 2 }));
+  await machine.settle(mq.close());
+  // Now its record has to be read first, and the group is moved meanwhile.
+  const again = await machine.settle((await machine.open()).openLog("events"));
+  const member = await machine.settle(again.sharedGroup("workers"));
+  const nacked = member.nack(task!).catch((error: unknown) => error);
+  assert.equal(await machine.settle(member.seek(0)), 0);
+  const refused = await machine.settle(nacked);
+  assert.ok(isVarveError(refused, "ERR_STALE_LEASE"), `${refused}`);
+  const next = await machine.settle(member.dequeue());
+  assert.deepEqual([next?.id, next?.attempt], ["0", 1]);
+  const after = machine.kill();
+  const last = await after.settle((await after.open()).openLog("events"));
+  const [info] = await after.settle(last.groups());
+  assert.deepEqual({ lag: info!.lag, leased: info!.leased, dead: info!.dead }, { lag: 4, leased: 1, dead: 0 });
+});
