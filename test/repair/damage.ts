@@ -35,9 +35,9 @@ export async function contentsOf(directory: string): Promise<Map<string, Map<num
 }
 
 function textOf(value: object): string {
-  return JSON.stringify(value, (_, each: unknown) =>
-    each instanceof Uint8Array ? Buffer.from(each).toString("hex") : each,
-  );
+  const text = (each: unknown) => (Buffer.isBuffer(each) ? each.toString("hex") : each);
+  // Not in a replacer, which is given what Buffer.toJSON() makes of them: an array of all its bytes.
+  return JSON.stringify(Object.entries(value).map(([name, each]) => [name, text(each)]));
 }
 
 /** The payloads of all tasks that a queue delivers, by task id. */
