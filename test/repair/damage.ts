@@ -2,13 +2,14 @@
 
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { isVarveError, open } from "../../src/index.js";
+import { isVarveError } from "../../src/index.js";
 import { OPTIONS } from "../inspect/scene.js";
+import { openAlone } from "../support/alone.js";
 import { deadOf } from "../support/state.js";
 
 /** Everything in the queues of a directory, by queue and offset, as text. Opens and closes it. */
 export async function contentsOf(directory: string): Promise<Map<string, Map<number, string>>> {
-  const mq = await open(directory, OPTIONS);
+  const mq = await openAlone(directory, OPTIONS);
   try {
     const contents = new Map<string, Map<number, string>>();
     for (const { kind, name } of await mq.queues()) {
@@ -42,7 +43,7 @@ function textOf(value: object): string {
 
 /** The payloads of all tasks that a queue delivers, by task id. */
 export async function drain(directory: string, name: string): Promise<Map<string, string>> {
-  const mq = await open(directory, OPTIONS);
+  const mq = await openAlone(directory, OPTIONS);
   try {
     const tasks = await mq.openTask(name);
     const found = new Map<string, string>();
@@ -59,7 +60,7 @@ export async function drain(directory: string, name: string): Promise<Map<string
 
 export async function codeOfOpen(directory: string): Promise<string | undefined> {
   try {
-    await (await open(directory, OPTIONS)).close();
+    await (await openAlone(directory, OPTIONS)).close();
     return undefined;
   } catch (error) {
     if (isVarveError(error)) return error.code;
