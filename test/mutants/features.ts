@@ -84,8 +84,8 @@ export const featureMutants: readonly Mutant[] = [
   {
     name: "a reader gives back the memory that it goes on with",
     file: "src/storage/stream-reader.ts",
-    search: "present !== undefined && present !== chunk && present.owner",
-    replacement: "present !== undefined && present.owner",
+    search: "if (present !== undefined && present !== chunk) {",
+    replacement: "if (present !== undefined) {",
     breaks: "reading comes to its end",
     killer: directed("only the memory"),
   },
