@@ -7,6 +7,9 @@ import { rowsOf } from "../sections.js";
 import { freshDirectory, startServer, unixPath } from "../servers.js";
 import { Worker } from "../worker.js";
 
+/** Turns are longer here: each fills several log files, so that checkpoints are part of all of them. */
+const LONGER = 3;
+
 const BATCHES = fileURLToPath(new URL("../load/batches.js", import.meta.url));
 
 const CARRIERS = [
@@ -29,10 +32,16 @@ async function start({ target }, scratch) {
   };
 }
 
-export async function batches(survives, { rounds, seconds, scratch, progress }) {
+export async function batches(survives, { rounds, seconds: given, scratch, progress }) {
   const contestants = [];
+  const seconds = LONGER * given;
   try {
     for (const carrier of CARRIERS) contestants.push({ ...carrier, ...(await start(carrier, scratch)) });
+    for (const { name, ask } of contestants) {
+      progress(0, `${name}: warming up`);
+      await ask({ operation: "append", seconds: 2 * seconds });
+      await ask({ operation: "scan" });
+    }
     const taken = await inRounds(
       contestants,
       rounds,
