@@ -4,6 +4,7 @@ import { inspectDirectory } from "../../src/engine/inspect.js";
 import type { MessageQueue, Task } from "../../src/index.js";
 import { inspector } from "../../src/queues/inspect.js";
 import { CRASH_POLICIES } from "../sim/sim-disk.js";
+import { beforehand } from "../support/beforehand.js";
 import { codeOf } from "../support/expect.js";
 import { cutAtEveryCall, Simulated, TINY } from "../support/simulated.js";
 import { recordsOf, textsOf } from "../support/state.js";
@@ -83,7 +84,7 @@ async function checkLog(mq: MessageQueue, machine: Simulated): Promise<boolean> 
   return isOld;
 }
 
-void test("case 9: a deleted queue is gone, or untouched, wherever the power fails", async () => {
+const goneOrUntouched = await beforehand(async () => {
   const { base, token } = await prepared();
   const trials = await cutAtEveryCall(
     base,
@@ -114,7 +115,7 @@ void test("case 9: a deleted queue is gone, or untouched, wherever the power fai
   assert.ok(trials > CRASH_POLICIES.length, `${trials} trials`);
 });
 
-void test("case 9: a queue made again shares nothing with its former self, wherever the power fails", async () => {
+const sharesNothing = await beforehand(async () => {
   const { base } = await prepared();
   const trials = await cutAtEveryCall(
     base,
@@ -145,3 +146,6 @@ void test("case 9: a queue made again shares nothing with its former self, where
   );
   assert.ok(trials > CRASH_POLICIES.length, `${trials} trials`);
 });
+
+void test("case 9: a deleted queue is gone, or untouched, wherever the power fails", goneOrUntouched);
+void test("case 9: a queue made again shares nothing with its former self, wherever the power fails", sharesNothing);

@@ -7,6 +7,7 @@ import type { MessageQueue } from "../../src/index.js";
 import { inspector } from "../../src/queues/inspect.js";
 import { repairLocked } from "../../src/queues/repair.js";
 import type { CrashPolicy } from "../sim/sim-disk.js";
+import { beforehand } from "../support/beforehand.js";
 import { labelled } from "../support/expect.js";
 import { Simulated } from "../support/simulated.js";
 import { textsOf } from "../support/state.js";
@@ -37,7 +38,7 @@ async function damage(machine: Simulated, folder: string, pattern: RegExp, posit
   }
 }
 
-test("a repair may be interrupted anywhere and run again", { timeout: 300_000 }, async () => {
+const interruptedAnywhere = await beforehand(async () => {
   const base = Simulated.boot(31);
   const mq = await base.open();
   await base.settle(fill(mq));
@@ -86,3 +87,5 @@ test("a repair may be interrupted anywhere and run again", { timeout: 300_000 },
   }
   assert.ok(trials > 60, `${trials} trials`);
 });
+
+test("a repair may be interrupted anywhere and run again", interruptedAnywhere);

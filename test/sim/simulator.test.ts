@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { Ledger } from "../../src/queues/ledger.js";
 import { Stream } from "../../src/storage/stream.js";
 import { Wal } from "../../src/storage/wal.js";
+import { beforehand } from "../support/beforehand.js";
 import { scaled } from "../support/scale.js";
 import { flipBits } from "./bit-flips.js";
 import { endAtEveryCall, FAULTS, failEveryCall, type Sweep, smallPlan } from "./exhaustive.js";
@@ -20,14 +21,14 @@ const SEEDS = scaled(25);
 /** Seeds within which a broken engine must be found out. */
 const SEEDS_TO_CONVICT = 40;
 
-test("nothing acknowledged is lost, nothing refused turns up, every task comes to its end", async () => {
+const sound = await beforehand(async () => {
   for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {
     const { violations } = await runJob({ seed });
     assert.deepEqual(violations, [], `npm run sim -- --seed 0x${seed.toString(16)}`);
   }
 });
 
-test("the same seed makes the same disk calls and answers", async () => {
+const repeated = await beforehand(async () => {
   const hashes = new Set<string>();
   for (let seed = FIRST_SEED; seed < FIRST_SEED + 5; seed++) {
     const { violations, hash } = await runJob({ seed, twice: true });
@@ -37,15 +38,15 @@ test("the same seed makes the same disk calls and answers", async () => {
   assert.equal(hashes.size, 5, "different seeds differ");
 });
 
-test("the process may end at any disk call, in any way, and again while it recovers", async () => {
+const ended = await beforehand(async () => {
   for (const seed of [1, 2]) assertSound(await endAtEveryCall(smallPlan(seed, 8), 4));
 });
 
-test("any disk call may fail", async () => {
+const failed = await beforehand(async () => {
   assertSound(await failEveryCall(smallPlan(3, 8), FAULTS, 3));
 });
 
-test("a flipped bit changes nothing or is noticed", async () => {
+const flipped = await beforehand(async () => {
   let flips = { tried: 0, noticed: 0, unnoticed: [] as readonly string[] };
   // Some plans leave nothing to flip.
   for (let seed = 1; flips.tried <= 100; seed++) {
@@ -55,6 +56,12 @@ test("a flipped bit changes nothing or is noticed", async () => {
   const { tried, noticed } = flips;
   assert.ok(noticed > 0, `${noticed} of ${tried} flips noticed`);
 });
+
+test("nothing acknowledged is lost, nothing refused turns up, every task comes to its end", sound);
+test("the same seed makes the same disk calls and answers", repeated);
+test("the process may end at any disk call, in any way, and again while it recovers", ended);
+test("any disk call may fail", failed);
+test("a flipped bit changes nothing or is noticed", flipped);
 
 test("an engine that acknowledges before it has synced is convicted", async (context) => {
   context.mock.method(Wal.prototype, "sync", async () => {});
