@@ -40,11 +40,6 @@ export class CallName implements RequestIdentity {
     return new CallName(this.from, this.sequence + index, this.settled, false);
   }
 
-  /** The same for a batch of calls, of which this is the first. */
-  ofEach(): CallName {
-    return new CallName(this.from, this.sequence, this.settled, true);
-  }
-
   /** Undefined where the numbers are none that a call can have. */
   static of(from: Producer, sequence: number, settled: number, each = false): CallName | undefined {
     const isOne = Number.isSafeInteger(sequence) && settled >= 0 && settled < sequence && Number.isInteger(settled);

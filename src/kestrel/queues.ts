@@ -5,7 +5,7 @@
 
 import type { MessageQueue, Task, TaskCursor, TaskOptions, TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
-import { Unlimited } from "../net/unlimited.js";
+import { Unlimited } from "./unlimited.js";
 
 /** How a read waits. */
 interface Wait {

@@ -21,7 +21,6 @@ import type {
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { show } from "../api/show.js";
-import { Unlimited } from "../net/unlimited.js";
 import { malformed } from "../wire/input.js";
 import { type Method, Methods, type Permission } from "../wire/methods.js";
 import type { Affected, Principal } from "./access.js";
@@ -248,7 +247,7 @@ function keep(call: ValueCall, handleId: unknown, handle: Handle): void {
 async function openLog(call: ValueCall): Promise<undefined> {
   const [name, options] = call.args as Anything[];
   const object: LogQueue = await call.mq.openLog(name, creating(call, "log", name, options));
-  keep(call, call.handleId, { type: "log", kind: "log", queue: name, object, unlimited: new Unlimited(object) });
+  keep(call, call.handleId, { type: "log", kind: "log", queue: name, object });
   return undefined;
 }
 
@@ -256,7 +255,7 @@ async function openLog(call: ValueCall): Promise<undefined> {
 async function openTask(call: ValueCall): Promise<{ readonly lease: number; readonly resultTtl: number }> {
   const [name, options] = call.args as Anything[];
   const object: TaskQueue = await call.mq.openTask(name, creating(call, "task", name, options));
-  keep(call, call.handleId, { type: "task", kind: "task", queue: name, object, unlimited: new Unlimited(object) });
+  keep(call, call.handleId, { type: "task", kind: "task", queue: name, object });
   const { lease, resultTtl } = await object.settings();
   return { lease, resultTtl };
 }

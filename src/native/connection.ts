@@ -442,10 +442,6 @@ export class Connection {
     this.#run = new PutRun(this, put, queue, call, durability, message);
   }
 
-  takesRuns(handle: Handle): boolean {
-    return "unlimited" in handle && handle.unlimited.at(this.lastActiveMs);
-  }
-
   /** Whatever comes next may build upon what came before it. */
   endRun(): void {
     const run = this.#run;

@@ -135,7 +135,6 @@ function commitOptions({ request }: HotCall, flags: number): CommitOptions | und
 
 const INTO_LOG: Put<LogQueue, number> = {
   one: (log, message, options) => log.append(message, options),
-  all: (log, messages, options) => log.appendBatch(messages, options),
   answer: (output, offset) => output.u64(offset),
 };
 
@@ -191,7 +190,6 @@ function named(terms: EnqueueOptions | undefined, { request }: HotCall): Enqueue
 
 const INTO_TASKS: Put<TaskQueue, Enqueued> = {
   one: (tasks, message, options) => tasks.enqueue(message, options),
-  all: (tasks, messages, options) => tasks.enqueueBatch(messages, options),
   answer: (output, { id, created }) => {
     output.u8(created ? 1 : 0);
     output.data(id);

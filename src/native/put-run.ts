@@ -1,12 +1,11 @@
 /**
- * Calls in a row that put one message each into one queue, with nothing said beyond it: one call of a batch makes them. For a client
- * that pipelines this is most of what makes it fast. Each call is answered by itself, and when the batch is refused, each is made by
- * itself.
+ * Calls in a row that put one message each into one queue, with nothing said beyond it: they are handed over together, and made by one
+ * commit where that can be (`PUT_EACH`). For a client that pipelines this is most of what makes it fast. Each call is answered by itself.
  */
 
 import { CallName } from "../api/call-name.js";
-import type { Durability, LogQueue, RequestIdentity, TaskQueue } from "../api/contract.js";
-import { isVarveError } from "../api/errors.js";
+import type { CommitOptions, Durability, LogQueue, TaskQueue } from "../api/contract.js";
+import { PUT_EACH, type PutsEach } from "../api/put-each.js";
 import { Kind } from "../wire/frame.js";
 import type { Output } from "../wire/output.js";
 import type { Connection } from "./connection.js";
@@ -18,15 +17,9 @@ const MESSAGES_BYTES_MAX = 256 * 1024;
 /** Of one message, as it is copied: it has to stay until those behind it have come. */
 const MESSAGE_BYTES_MAX = 4096;
 
-interface PutOptions {
-  readonly durability: Durability | undefined;
-  readonly request: RequestIdentity | undefined;
-}
-
 /** A kind of queue, and what is different about it. */
 export interface Put<Q, T> {
-  one(queue: Q, message: Buffer, options: PutOptions | undefined): Promise<T>;
-  all(queue: Q, messages: readonly Buffer[], options: PutOptions | undefined): Promise<T[]>;
+  one(queue: Q, message: Buffer, options: CommitOptions | undefined): Promise<T>;
   answer(output: Output, told: T): void;
 }
 
@@ -50,7 +43,7 @@ export class PutRun<Q extends LogQueue | TaskQueue, T> implements Run {
   readonly #name: CallName | undefined;
   readonly #durability: Durability | undefined;
   readonly #ids: number[] = [];
-  readonly #messages: Buffer[] = [];
+  #messages: Buffer[] = [];
   #bytes = 0;
 
   /** @param message good until the caller returns, one that `mayWait` */
@@ -77,7 +70,6 @@ export class PutRun<Q extends LogQueue | TaskQueue, T> implements Run {
     const count = this.#ids.length;
     if (count >= CALLS_MAX || this.#bytes + message.length > MESSAGES_BYTES_MAX) return false;
     if (!this.#isNext(call.request as CallName | undefined)) return false;
-    if (count === 1 && !this.#connection.takesRuns(handle)) return false;
     this.#take(call, message);
     return true;
   }
@@ -97,38 +89,40 @@ export class PutRun<Q extends LogQueue | TaskQueue, T> implements Run {
   }
 
   carryOut(): void {
-    if (this.#ids.length === 1) {
-      this.#one(0, this.#name);
+    const messages = this.#messages;
+    // They are not kept until the answers have come.
+    this.#messages = [];
+    const told = messages.length === 1 ? [this.#one(messages[0]!, this.#name)] : this.#all(messages);
+    if (Array.isArray(told)) {
+      for (let index = 0; index < told.length; index++) {
+        told[index]!.then(
+          (value) => this.#answer(index, value),
+          (error: unknown) => this.#fail(index, error),
+        );
+      }
       return;
     }
-    this.#put.all(this.#queue, this.#messages, this.#options(this.#name?.ofEach())).then(
-      (told) => {
-        for (let index = 0; index < told.length; index++) this.#answer(index, told[index]!);
+    told.then(
+      (values) => {
+        for (let index = 0; index < values.length; index++) this.#answer(index, values[index]!);
       },
-      (error: unknown) => this.#refused(error),
+      (error: unknown) => {
+        for (let index = 0; index < this.#ids.length; index++) this.#fail(index, error);
+      },
     );
   }
 
-  #one(index: number, name: CallName | undefined): void {
-    this.#put.one(this.#queue, this.#messages[index]!, this.#options(name)).then(
-      (told) => this.#answer(index, told),
-      (error: unknown) => this.#fail(index, error),
-    );
+  #all(messages: readonly Buffer[]): Promise<T[]> | Promise<T>[] {
+    const queue = this.#queue as Q & Partial<PutsEach<T>>;
+    const together = queue[PUT_EACH]?.(messages, this.#durability, this.#name);
+    return together ?? messages.map((message, index) => this.#one(message, this.#name?.at(index)));
   }
 
-  /** `undefined` where the calls say nothing, which is what embedded queues are quickest with. */
-  #options(request: RequestIdentity | undefined): PutOptions | undefined {
+  /** Without options where the calls say nothing, which is what embedded queues are quickest with. */
+  #one(message: Buffer, request: CallName | undefined): Promise<T> {
     const durability = this.#durability;
-    return durability === undefined && request === undefined ? undefined : { durability, request };
-  }
-
-  /** None was made, or those that were are known by their names. */
-  #refused(error: unknown): void {
-    const isUnknown = isVarveError(error, "ERR_OUTCOME_UNKNOWN");
-    for (let index = 0; index < this.#ids.length; index++) {
-      if (isUnknown) this.#fail(index, error);
-      else this.#one(index, this.#name?.at(index));
-    }
+    const isPlain = durability === undefined && request === undefined;
+    return this.#put.one(this.#queue, message, isPlain ? undefined : { durability, request });
   }
 
   #answer(index: number, told: T): void {

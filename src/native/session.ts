@@ -20,7 +20,6 @@ import type {
   TaskRef,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
-import type { Unlimited } from "../net/unlimited.js";
 import { ID_BYTES } from "../wire/hello.js";
 import type { Principal } from "./access.js";
 import type { ServedMember } from "./member.js";
@@ -35,8 +34,8 @@ export type Source = Pick<TaskCursor, "dequeueBatch" | "ack" | "ackBatch" | "pee
 
 /** Something that a client has opened. */
 export type Handle = { readonly kind: QueueKind; readonly queue: string } & (
-  | { readonly type: "log"; readonly object: LogQueue; readonly unlimited: Unlimited }
-  | { readonly type: "task"; readonly object: TaskQueue; readonly unlimited: Unlimited }
+  | { readonly type: "log"; readonly object: LogQueue }
+  | { readonly type: "task"; readonly object: TaskQueue }
   | { readonly type: "member"; readonly object: GroupMember; readonly served: ServedMember }
   | { readonly type: "group"; readonly object: SharedGroup }
   | { readonly type: "cursor"; readonly object: TaskCursor }

@@ -1,3 +1,4 @@
+import type { CallName } from "../api/call-name.js";
 import type { Codec } from "../api/codec.js";
 import type {
   AppendOptions,
@@ -38,6 +39,7 @@ import {
   resolveTailOptions,
   resolveTransactionAppendOptions,
 } from "../api/options.js";
+import { PUT_EACH, type PutsEach } from "../api/put-each.js";
 import { formatBytes } from "../api/units.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
@@ -55,6 +57,7 @@ import { configureLog, LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, ou
 import {
   NOTHING,
   OFFSETS,
+  putEach,
   type Request,
   type RequestRun,
   requested,
@@ -81,7 +84,7 @@ interface Start {
 }
 
 /** A log queue of an embedded directory. */
-export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, LendingLog {
+export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, LendingLog, PutsEach<number, I> {
   readonly kind = "log";
   readonly name: string;
   readonly #engine: Engine;
@@ -129,6 +132,29 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
       inputs,
       (requests) => this.#appendAll(inputs, options, requests),
       (index, name) => this.append(inputs[index]!, { ...options, request: name }),
+    );
+  }
+
+  [PUT_EACH](
+    inputs: readonly Input<I>[],
+    durability: Durability | undefined,
+    first: CallName | undefined,
+  ): Promise<number[]> | Promise<number>[] {
+    return putEach(
+      this.#engine,
+      first,
+      WHOLE_NUMBER,
+      inputs.length,
+      !this.#state.room.limited, // a batch goes in as a whole, or not at all
+      (run, resolve, reject) => {
+        this.#checkOpen();
+        const { stream, config } = this.#state;
+        const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
+        checkSizes(records, config.limits.maxMessageBytes);
+        if (stream.deleted !== undefined) throw stream.deleted;
+        this.#stage(records, totalBytesMax(records), durability, allOf, resolve, reject, run);
+      },
+      (index, request) => this.append(inputs[index]!, { durability, request }),
     );
   }
 
@@ -188,25 +214,25 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
     let place: "line" | "head" = "line";
     const stage = () => {
       if (stream.deleted !== undefined) throw stream.deleted;
-      const asked = need === undefined ? "fits" : room.ask(need, place);
+      if (need === undefined) {
+        this.#stage(records, bytes, given, tell, resolve, reject, request);
+        return;
+      }
+      const asked = room.ask(need, place);
       if (asked === "wait") {
         detach(records);
         const again = () => {
           place = "head";
           attempt();
         };
-        room.wait(need!, again, reject);
+        room.wait(need, again, reject);
         return;
       }
       const dropTo = asked === "fits" ? 0 : asked;
       engine.begin(bytes, records.length, (dropTo > 0 ? LOG_OP_BYTES_MAX : 0) + requestBytes(request), false);
-      const claim = need === undefined ? undefined : room.take(need, dropTo);
+      const claim = room.take(need, dropTo);
       const told = tell(records.map((record) => engine.append(stream, record)));
       const durability = engine.durability(given);
-      if (claim === undefined) {
-        engine.add(new ValueOperation(durability, told, resolve, reject), request?.tells(told));
-        return;
-      }
       claim.staged();
       if (dropTo > 0) this.#state.stageTrim(dropTo);
       const operation = {
@@ -232,6 +258,23 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
       }
     };
     attempt();
+  }
+
+  /** Stages an append to a log without limits. Throws when it cannot be made. */
+  #stage<T>(
+    records: readonly RecordParts[],
+    bytes: number,
+    durability: Durability | undefined,
+    tell: (offsets: number[]) => T,
+    resolve: (told: T) => void,
+    reject: (error: Error) => void,
+    request: (IdentifiedCommit & { tells(value: T): IdentifiedCommit }) | undefined,
+  ): void {
+    const engine = this.#engine;
+    const { stream } = this.#state;
+    engine.begin(bytes, records.length, requestBytes(request), false);
+    const told = tell(records.map((record) => engine.append(stream, record)));
+    engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), request?.tells(told));
   }
 
   async read(offset: number): Promise<LogRecord<O> | undefined> {

@@ -178,14 +178,14 @@ export class Request<T> implements IdentifiedCommit, RequestName {
 /** Calls with names of their own that are carried out by one commit. */
 export class RequestRun<T> implements IdentifiedCommit {
   readonly count: number;
+  readonly answer: Answer<T>;
   readonly #first: CallName;
-  readonly #answer: Answer<T>;
   #tell: (() => T[]) | undefined;
   #told: T[] | undefined;
 
   constructor(first: CallName, answer: Answer<T>, count: number) {
     this.#first = first;
-    this.#answer = answer;
+    this.answer = answer;
     this.count = count;
   }
 
@@ -195,7 +195,7 @@ export class RequestRun<T> implements IdentifiedCommit {
   }
 
   get bytesMax(): number {
-    return this.count * (OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.#answer.bytesMax(1));
+    return this.count * (OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.answer.bytesMax(1));
   }
 
   /** Says how the commit that is about to be staged answers them. @param tell called once all else of it is staged */
@@ -210,8 +210,8 @@ export class RequestRun<T> implements IdentifiedCommit {
 
   encode(output: Encoder, index: number): void {
     this.#told ??= this.#tell!();
-    output.u8(this.#answer.kind);
-    this.#answer.encode(output, this.#told[index]!);
+    output.u8(this.answer.kind);
+    this.answer.encode(output, this.#told[index]!);
   }
 }
 
@@ -238,13 +238,63 @@ export function requestedEach<T>(
     return Promise.reject(error as Error);
   }
   const run = new RequestRun(name, answer, inputs.length);
+  if (!areNew(engine, run)) return Promise.all(inputs.map((_, at) => alone(at, name.at(at))));
+  return carryOutAll(engine, run, together(run));
+}
+
+/**
+ * Calls of which each puts one message in, in their order (`PUT_EACH`).
+ * @param name of the first
+ * @param mayJoin whether one commit may make them
+ * @param together stages all of them, or throws
+ * @param alone makes one of them, or answers it as it was answered before
+ */
+export function putEach<T>(
+  engine: Engine,
+  name: CallName | undefined,
+  answer: Answer<T>,
+  count: number,
+  mayJoin: boolean,
+  together: (run: RequestRun<T> | undefined, resolve: (told: T[]) => void, reject: (error: Error) => void) => void,
+  alone: (index: number, name: CallName | undefined) => Promise<T>,
+): Promise<T[]> | Promise<T>[] {
+  const run = name === undefined ? undefined : new RequestRun(name, answer, count);
+  if (mayJoin && !engine.stalled && (run === undefined || areNew(engine, run))) {
+    const { told, resolve, reject } = settledLater<T[]>();
+    try {
+      together(run, resolve, reject);
+      return run === undefined ? told : carryOutAll(engine, run, told);
+    } catch {
+      // Each of them will say why.
+    }
+  }
+  return Array.from({ length: count }, (_, index) => alone(index, name?.at(index)));
+}
+
+/** Functions that keep nothing but the promise: what the calls bring is not to stay in memory until they are answered. */
+function settledLater<T>() {
+  let resolve!: (told: T) => void;
+  let reject!: (error: Error) => void;
+  const told = new Promise<T>((onDone, onFailed) => {
+    resolve = onDone;
+    reject = onFailed;
+  });
+  return { told, resolve, reject };
+}
+
+function areNew<T>(engine: Engine, run: RequestRun<T>): boolean {
   for (let index = 0; index < run.count; index++) {
     const each = run.nameOf(index);
     if (engine.underWay.find(each) === undefined && engine.catalog.requests.find(each) === undefined) continue;
-    return Promise.all(inputs.map((_, at) => alone(at, name.at(at))));
+    return false;
   }
-  const told = together(run);
-  for (let index = 0; index < run.count; index++) engine.underWay.add(run.nameOf(index), answer.kind, told, index);
+  return true;
+}
+
+/** Whoever makes one of these calls until they are answered is given its answer. */
+function carryOutAll<T>(engine: Engine, run: RequestRun<T>, told: Promise<T[]>): Promise<T[]> {
+  const { kind } = run.answer;
+  for (let index = 0; index < run.count; index++) engine.underWay.add(run.nameOf(index), kind, told, index);
   const ended = () => {
     for (let index = 0; index < run.count; index++) engine.underWay.delete(run.nameOf(index));
   };

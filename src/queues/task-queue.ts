@@ -1,3 +1,4 @@
+import type { CallName } from "../api/call-name.js";
 import type { Codec } from "../api/codec.js";
 import type {
   AckOptions,
@@ -46,6 +47,7 @@ import {
   resolveTransactionEnqueueOptions,
   type TaskConfig,
 } from "../api/options.js";
+import { PUT_EACH, type PutsEach } from "../api/put-each.js";
 import { checkScheduleName, checkTaskName, resolveDue, resolveScheduleSpec } from "../api/schedule-options.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
@@ -54,7 +56,7 @@ import { type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { asItStands, type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
-import { detach, InputReader, park } from "./input.js";
+import { detach, InputReader, park, totalBytesMax } from "./input.js";
 import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
@@ -62,6 +64,7 @@ import {
   type Answer,
   type NamedTask,
   NOTHING,
+  putEach,
   type Request,
   type RequestRun,
   requested,
@@ -80,7 +83,10 @@ import { configureTasks, purgeTasks } from "./task-settings.js";
 import type { TaskState } from "./task-state.js";
 
 /** A task queue of an embedded directory. */
-export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> implements TaskQueue<I, O> {
+export class EmbeddedTasks<I = Bytes, O = Buffer>
+  extends EmbeddedSource<O>
+  implements TaskQueue<I, O>, PutsEach<Enqueued, I>
+{
   readonly kind = "task";
   readonly #state: TaskState;
   readonly #input: InputReader<I>;
@@ -153,6 +159,25 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
       inputs,
       (requests) => this.#enqueueAll(inputs, options, requests),
       (index, name) => this.enqueue(inputs[index]!, { ...terms, dedupeKey: dedupeKeys?.[index], request: name }),
+    );
+  }
+
+  [PUT_EACH](
+    inputs: readonly Input<I>[],
+    durability: Durability | undefined,
+    first: CallName | undefined,
+  ): Promise<Enqueued[]> | Promise<Enqueued>[] {
+    return putEach(
+      this.engine,
+      first,
+      this.#oneTask,
+      inputs.length,
+      !this.#state.room.isLimited, // a batch goes in as a whole, also past the limits
+      (run, resolve, reject) => {
+        const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
+        this.#stagePlain(records, durability, resolve, reject, run);
+      },
+      (index, request) => this.enqueue(inputs[index]!, { durability, request }),
     );
   }
 
@@ -558,6 +583,23 @@ export class EmbeddedTasks<I = Bytes, O = Buffer> extends EmbeddedSource<O> impl
   }
 
   // --------------------------------------------------------------------------------------------------------- private
+
+  /** Stages tasks of which nothing is said. Throws when they cannot be put in. */
+  #stagePlain(
+    records: readonly RecordParts[],
+    durability: Durability | undefined,
+    resolve: (tasks: Enqueued[]) => void,
+    reject: (error: Error) => void,
+    request: RequestRun<Enqueued> | undefined,
+  ): void {
+    const { engine } = this;
+    this.checkOpen();
+    engine.begin(totalBytesMax(records), records.length, requestBytes(request), false);
+    const { tasks } = this.#state;
+    const told = records.map((parts) => new EnqueuedTask(this, String(engine.append(tasks, parts)), true));
+    engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), request?.tells(told));
+    this.consumer.delivery.wake();
+  }
 
   /** @param tell what the caller is told, of the tasks */
   #commitNew<T>(

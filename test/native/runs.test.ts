@@ -12,29 +12,24 @@ import { type Answer, codeOf, type RawNative, type TestNative, withNative } from
 const LOG = 1;
 const TASKS = 2;
 
-/** A client with a log and a task queue open, of whose limits the server knows by now. */
+/** A client with a log and a task queue open. */
 async function entered({ connect }: TestNative, limits?: object): Promise<RawNative> {
   const client = await connect();
   await client.enter();
   const options = limits === undefined ? undefined : { limits };
   await client.call(Methods.openLog, LOG, ["log", options]);
-  await client.call(Methods.openTask, TASKS, ["tasks", undefined]);
-  const warm = ["a", "b"];
-  await together(client, [
-    ...warm.map((payload) => append(client, payload)),
-    ...warm.map((payload) => enqueue(client, payload)),
-  ]);
+  await client.call(Methods.openTask, TASKS, ["tasks", options]);
   return client;
 }
 
-function append(client: RawNative, payload: string, sequence = 0): () => Promise<Answer> {
+function append(client: RawNative, payload: string, sequence = 0, key?: string): () => Promise<Answer> {
   return () =>
     client.ask(
       Methods.append,
       LOG,
       (output) => {
         output.u8(0);
-        writeMessage(output, { payload, key: undefined, headers: undefined });
+        writeMessage(output, { payload, key, headers: undefined });
       },
       [undefined, sequence],
     );
@@ -74,20 +69,12 @@ function told(answers: readonly Answer[]): unknown[] {
 
 const commits = async ({ mq }: TestNative): Promise<number> => (await mq.stats()).wal.commits;
 
-async function cleared(native: TestNative): Promise<{ client: RawNative; from: number }> {
-  const client = await entered(native);
-  const log = await native.mq.openLog("log");
-  await log.purge();
-  await (await native.mq.openTask("tasks")).purge();
-  return { client, from: (await log.stats()).next };
-}
-
 test("calls that arrive together are one commit, and are answered one by one, also when they are made again", () =>
   withNative({}, async (native) => {
-    const { client, from } = await cleared(native);
+    const client = await entered(native);
     const before = await commits(native);
     const calls = Array.from({ length: 16 }, (_, index) => append(client, `m${index}`, index + 1));
-    const offsets = Array.from({ length: 16 }, (_, index) => from + index);
+    const offsets = Array.from({ length: 16 }, (_, index) => index);
     assert.deepEqual(told(await together(client, calls)), offsets);
     assert.equal((await commits(native)) - before, 1);
     assert.deepEqual(told(await together(client, calls.slice(3, 9))), offsets.slice(3, 9));
@@ -110,7 +97,7 @@ test("calls that arrive together are one commit, and are answered one by one, al
 
 test("what comes behind them finds them made, and calls without a name are made together as well", () =>
   withNative({}, async (native) => {
-    const { client } = await cleared(native);
+    const client = await entered(native);
     const answers = await together(client, [
       append(client, "a"),
       append(client, "b"),
@@ -128,13 +115,13 @@ test("what comes behind them finds them made, and calls without a name are made 
 
 test("one that is refused does not keep the others out, nor does what ends the connection behind them", () =>
   withNative({ open: { maxMessageBytes: 1024 } }, async (native) => {
-    const { client, from } = await cleared(native);
+    const client = await entered(native);
     const answers = await together(client, [
       append(client, "a", 1),
       append(client, "b".repeat(2000), 2),
       append(client, "c", 3),
     ]);
-    assert.deepEqual(told(answers), [from, "ERR_TOO_LARGE", from + 1]);
+    assert.deepEqual(told(answers), [0, "ERR_TOO_LARGE", 1]);
     client.socket.cork();
     void append(client, "d", 4)();
     void append(client, "e", 5)();
@@ -142,16 +129,39 @@ test("one that is refused does not keep the others out, nor does what ends the c
     client.socket.uncork();
     await client.toEnd();
     const log = await native.mq.openLog("log");
-    await eventually("both are there", async () => (await log.stats()).next === from + 4);
+    await eventually("both are there", async () => (await log.stats()).next === 4);
     assert.deepEqual(await textsOf(log), ["a", "c", "d", "e"]);
   }));
 
 test("a queue with limits takes as many of them as it has room for", () =>
   withNative({}, async (native) => {
-    const client = await entered(native, { maxCount: 4 });
+    const client = await entered(native, { maxCount: 2 });
     const answers = await together(
       client,
       ["a", "b", "c", "d"].map((payload, index) => append(client, payload, index + 1)),
     );
-    assert.deepEqual(told(answers), [2, 3, "ERR_QUEUE_FULL", "ERR_QUEUE_FULL"]);
+    assert.deepEqual(told(answers), [0, 1, "ERR_QUEUE_FULL", "ERR_QUEUE_FULL"]);
+  }));
+
+test("those that cannot be one commit go in before what comes behind them", () =>
+  withNative({ open: { walFileBytes: 256 * 1024, maxMessageBytes: 8192 } }, async (native) => {
+    const client = await entered(native);
+    const log = await native.mq.openLog("log");
+    const tooLarge = "b".repeat(3000);
+    await log.configure({ limits: { maxMessageBytes: 2000 } });
+    const mixed = [append(client, "a", 1), append(client, tooLarge, 2), append(client, "c", 3, "with a key")];
+    assert.deepEqual(told(await together(client, mixed)), [0, "ERR_TOO_LARGE", 1]);
+    assert.deepEqual(await textsOf(log), ["a", "c"]);
+    // More than half a log file.
+    await log.configure({ limits: { maxMessageBytes: Number.POSITIVE_INFINITY } });
+    const many = Array.from({ length: 40 }, (_, index) => append(client, `${index}`.padEnd(4000), index + 4));
+    const offsets = told(await together(client, [...many, append(client, "last", 44, "with a key")]));
+    assert.deepEqual(
+      offsets,
+      offsets.map((_, index) => index + 2),
+    );
+    assert.deepEqual(
+      (await textsOf(log)).map((text) => text.trim()),
+      ["a", "c", ...many.map((_, index) => `${index}`), "last"],
+    );
   }));
