@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
 import { describe, test } from "node:test";
 import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import {
@@ -137,16 +138,42 @@ describe("requests", () => {
 
 test("requests under way with one number, of several producers, are told apart", () => {
   const underWay = new RequestsUnderWay();
-  const names = ["a", "b", "c"].map((producer) => ({ producer, sequence: 7, settled: 0 }));
-  const found = () => names.map((name) => underWay.find(name)?.name.producer);
+  // The first three have the same place, as numbers that are far apart may have.
+  const names = [
+    ...["1", "2"].map((last) => ({ producer: `${A.slice(1)}${last}`, sequence: 7, settled: 0 })),
+    { producer: `${A.slice(1)}1`, sequence: 7 + 2 ** 30, settled: 0 },
+    { producer: B, sequence: 7, settled: 0 },
+  ];
+  const found = () => names.map((name) => underWay.find(name)?.kind);
   for (const [kind, name] of names.entries()) underWay.add(name, kind, Promise.resolve());
-  assert.deepEqual(found(), ["a", "b", "c"]);
-  assert.equal(underWay.find({ producer: "a", sequence: 8, settled: 0 }), undefined);
+  assert.deepEqual(found(), [0, 1, 2, 3]);
+  assert.equal(underWay.find({ producer: B, sequence: 8, settled: 0 }), undefined);
   underWay.delete(names[1]!);
-  assert.deepEqual(found(), ["a", undefined, "c"]);
+  assert.deepEqual(found(), [0, undefined, 2, 3]);
   underWay.delete(names[1]!);
   underWay.delete(names[2]!);
-  assert.deepEqual(found(), ["a", undefined, undefined]);
+  assert.deepEqual(found(), [0, undefined, undefined, 3]);
   underWay.delete(names[0]!);
-  assert.deepEqual(found(), [undefined, undefined, undefined]);
+  underWay.delete(names[3]!);
+  assert.deepEqual(found(), [undefined, undefined, undefined, undefined]);
+});
+
+test("requests of many producers that count in step are found at once", () => {
+  const underWay = new RequestsUnderWay();
+  let looks = 0;
+  const names = Array.from({ length: 2000 }, () => {
+    const producer = randomBytes(16).toString("latin1");
+    return {
+      get producer() {
+        looks++;
+        return producer;
+      },
+      sequence: 1,
+      settled: 0,
+    };
+  });
+  for (const [kind, name] of names.entries()) underWay.add(name, kind, Promise.resolve());
+  for (const [kind, name] of names.entries()) assert.equal(underWay.find(name)?.kind, kind);
+  for (const name of names) underWay.delete(name);
+  assert.ok(looks < 20 * names.length, `${looks} looks at the names of ${names.length}`);
 });

@@ -73,36 +73,55 @@ export interface RequestUnderWay {
   readonly answer: Promise<unknown>;
   /** Where it stands among several that `answer` is an array for. */
   readonly index: number | undefined;
-  /** Another producer's with the same number. */
+  /** Another one with the same place. */
   next: RequestUnderWay | undefined;
 }
 
 export class RequestsUnderWay {
-  readonly #bySequence = new Map<number, RequestUnderWay>();
+  readonly #byPlace = new Map<number, RequestUnderWay>();
 
-  find({ producer, sequence }: RequestName): RequestUnderWay | undefined {
-    let found = this.#bySequence.get(sequence);
-    while (found !== undefined && found.name.producer !== producer) found = found.next;
+  find(name: RequestName): RequestUnderWay | undefined {
+    let found = this.#byPlace.get(placeOf(name));
+    while (found !== undefined && !isSame(found.name, name)) found = found.next;
     return found;
   }
 
   /** @param name which there is none of */
   add(name: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
-    this.#bySequence.set(name.sequence, { name, kind, answer, index, next: this.#bySequence.get(name.sequence) });
+    const place = placeOf(name);
+    this.#byPlace.set(place, { name, kind, answer, index, next: this.#byPlace.get(place) });
   }
 
-  delete({ producer, sequence }: RequestName): void {
-    const first = this.#bySequence.get(sequence);
-    if (first?.name.producer !== producer) {
-      for (let each = first; each?.next !== undefined; each = each.next) {
-        if (each.next.name.producer === producer) each.next = each.next.next;
+  delete(name: RequestName): void {
+    const place = placeOf(name);
+    const first = this.#byPlace.get(place);
+    if (first === undefined) return;
+    if (!isSame(first.name, name)) {
+      for (let each = first; each.next !== undefined; each = each.next) {
+        if (!isSame(each.next.name, name)) continue;
+        each.next = each.next.next;
+        return;
       }
     } else if (first.next === undefined) {
-      this.#bySequence.delete(sequence);
+      this.#byPlace.delete(place);
     } else {
-      this.#bySequence.set(sequence, first.next);
+      this.#byPlace.set(place, first.next);
     }
   }
+}
+
+/**
+ * A small whole number, mostly another one for each request: clients that go in step, as those do that share commits, have the same
+ * sequence numbers.
+ */
+function placeOf({ producer, sequence }: RequestName): number {
+  let mixed = sequence;
+  for (let index = 0; index < 4; index++) mixed += producer.charCodeAt(index) << (8 * index);
+  return mixed & 0x3fffffff;
+}
+
+function isSame(one: RequestName, other: RequestName): boolean {
+  return one.sequence === other.sequence && one.producer === other.producer;
 }
 
 /** What is known of a request. */
