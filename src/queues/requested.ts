@@ -361,7 +361,10 @@ async function again<T>(
   for (let first = engine.underWay.find(request); first !== undefined; first = engine.underWay.find(request)) {
     if (first.kind !== answer.kind) throw otherCall(request);
     const told = await answerOf<T>(first);
-    if (answer.isNone?.(told) !== true) return told;
+    if (answer.isNone?.(told) === true) continue;
+    const carriedOut = engine.catalog.requests.find(request);
+    await untilDurable(engine, options, carriedOut?.state === "answered" ? carriedOut.lsn : engine.lsn);
+    return told;
   }
   const known = engine.catalog.requests.find(request);
   if (known?.state === "forgotten") {

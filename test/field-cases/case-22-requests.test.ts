@@ -98,6 +98,21 @@ void test("case 22: a call that was answered early and is repeated to be durable
   await next.settle(again.close());
 });
 
+void test("case 22: a call that is made again to be durable, before it was answered early, is durable then", async () => {
+  const options = { ...TINY, durability: "async", syncInterval: "60s" } as const;
+  const machine = Simulated.boot(25);
+  const mq = await machine.open(options);
+  const events = await machine.settle(mq.openLog("events"));
+  const early = events.append("once", request(1));
+  assert.equal(await machine.settle(events.append("once", { ...request(1), durability: "sync" })), 0);
+  assert.equal(await early, 0);
+  const next = machine.cutPower("none");
+  const again = await next.open(options);
+  const log = await next.settle(again.openLog("events"));
+  assert.deepEqual(await next.settle(textsOf(log)), ["once"]);
+  await next.settle(again.close());
+});
+
 void test("case 22: whether a call was carried out whose sync failed is not known before the directory is opened again", async () => {
   const machine = Simulated.boot(24);
   const mq = await machine.open();

@@ -65,6 +65,22 @@ export const requestMutants: readonly Mutant[] = [
     killer: testFile(cases, "repeated to be durable"),
   },
   {
+    name: "a call that is made again while it is under way does not wait to be durable",
+    file: "src/queues/requested.ts",
+    search: 'carriedOut?.state === "answered" ? carriedOut.lsn : engine.lsn',
+    replacement: "carriedOut === undefined ? 0 : 0",
+    breaks: "a call that is acknowledged in sync mode is durable, whatever mode the first of its name has",
+    killer: testFile(cases, "before it was answered early"),
+  },
+  {
+    name: "messages in a row that cannot be one commit are refused together",
+    file: "src/queues/requested.ts",
+    search: "    } catch {\n      // Each of them will say why.\n    }",
+    replacement: "    } catch (error) {\n      return Promise.reject(error);\n    }",
+    breaks: "each call of a client is answered by itself",
+    killer: testFile("test/native/runs.test.ts", "cannot be one commit"),
+  },
+  {
     name: "a redrive that is made again begins anew",
     file: "src/queues/dead-letters.ts",
     search: "let so = before ?? this.#begin(diedBy);",
