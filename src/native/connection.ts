@@ -13,13 +13,13 @@ import { type PeerCertificate, TLSSocket } from "node:tls";
 import type { Durability, LogQueue, RequestIdentity, TaskQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { receive } from "../net/receive.js";
-import { giveLarge } from "../wire/buffers.js";
+import { giveLarge, isLarge } from "../wire/buffers.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { type Hello, readHello, writeWelcome } from "../wire/hello.js";
 import { Input, malformed } from "../wire/input.js";
 import { METHODS, type Method, Methods } from "../wire/methods.js";
 import { readName } from "../wire/name.js";
-import { Output, OWN_FROM_BYTES } from "../wire/output.js";
+import { Output } from "../wire/output.js";
 import { readValue, writeValue } from "../wire/value.js";
 import { authorise } from "./access.js";
 import { affectedBy, RUN, type ValueCall, withName } from "./calls.js";
@@ -527,7 +527,8 @@ export class Connection {
     if (this.isOver || this.socket.destroyed || pieces.length === 0) return;
     if (pieces.length > 1) this.socket.cork();
     for (const piece of pieces) {
-      if (piece.length < OWN_FROM_BYTES) this.socket.write(piece);
+      // Also a small one may stand in one: its bytes were estimated.
+      if (!isLarge(piece)) this.socket.write(piece);
       else {
         this.socket.write(piece, (error) => {
           if (!error) giveLarge(piece);

@@ -19,6 +19,11 @@ export function takeLarge(): Buffer {
   return buffer;
 }
 
+/** Whether it is a view of one that has not been given back. */
+export function isLarge({ buffer: memory }: Buffer): boolean {
+  return inUse.has(memory);
+}
+
 /** Takes a buffer back to which nothing refers any more, by a view of it. Views of anything else are left alone. */
 export function giveLarge({ buffer: memory }: Buffer): void {
   const buffer = inUse.get(memory);

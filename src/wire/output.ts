@@ -9,7 +9,7 @@ const COUNTED_CHARS = 4096;
 const HIGH = 2 ** 32;
 
 /** Frames from here on are written to a buffer of their own. */
-export const OWN_FROM_BYTES = SLAB_BYTES / 2;
+const OWN_FROM_BYTES = SLAB_BYTES / 2;
 
 /**
  * Writes frames, one behind the other, into slabs of memory that are never used again: what was taken out of it can be on

@@ -5,10 +5,13 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { test } from "node:test";
 import { dial, type LogQueue, type OpenOptions, open } from "../../src/index.js";
+import { giveLarge, takeLarge } from "../../src/wire/buffers.js";
+import { Methods } from "../../src/wire/methods.js";
 import { withDirectory } from "../support/directories.js";
 import { eventually } from "../support/expect.js";
 import { freeTarget, type Listening, listen } from "../support/listening.js";
 import { Seeded, seedOr } from "../support/seeded.js";
+import { withNative } from "./raw-native.js";
 
 async function withDaemon(body: (listening: Listening) => Promise<void>, options: OpenOptions = {}): Promise<void> {
   await withDirectory(async (directory) => {
@@ -182,3 +185,22 @@ test("batches whose answers are lost are sent again as they were", async () => {
     proxy.close();
   });
 });
+
+test("what an answer was estimated too large for is given back as well", () =>
+  withNative({}, async (native) => {
+    const client = await native.connect();
+    await client.enter();
+    await client.call(Methods.openLog, 1, ["log", undefined]);
+    const log = await native.mq.openLog("log");
+    // Of headers three bytes for each character are set aside.
+    await log.append("a", { headers: { long: "x".repeat(12_000) } });
+    const next = takeLarge();
+    giveLarge(next);
+    const answer = await client.ask(Methods.read, 1, (output) => output.u64(0));
+    assert.ok("value" in answer && answer.value.length < 32 * 1024);
+    await eventually("it is back", async () => {
+      const free = takeLarge();
+      giveLarge(free);
+      return free === next;
+    });
+  }));
