@@ -650,6 +650,8 @@ export class Engine implements ReaderContext {
         if (this.#failure === undefined) throw failure;
       });
     }
+    // A checkpoint may have made durable what they were begun for; the files that they are at are closed next.
+    while (this.#syncs.length > 0) await this.#syncs[0]!.ended;
     this.#syncTimer?.cancel();
     await this.reserves.stop();
   }
