@@ -192,7 +192,7 @@ const INTO_TASKS: Put<TaskQueue, Enqueued> = {
   one: (tasks, message, options) => tasks.enqueue(message, options),
   answer: (output, { id, created }) => {
     output.u8(created ? 1 : 0);
-    output.data(id);
+    output.ascii(id);
   },
 };
 

@@ -16,7 +16,7 @@ import {
   type RequestUnderWay,
 } from "../engine/requests.js";
 import { Decoder, type Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
-import { placeOf } from "./outcomes.js";
+import { placeOf, type TaskPlace } from "./outcomes.js";
 import { taskId } from "./task-record.js";
 
 /** The kinds of answers. On disk: append, never renumber. */
@@ -95,6 +95,11 @@ export function tasksAnswer<T>(read: (value: T) => NamedTask[], tell: (tasks: Na
 }
 
 function encodeTasks(output: Encoder, tasks: readonly NamedTask[]): void {
+  if (tasks.length === 1) {
+    output.varint(1);
+    encodeTaskRun(output, placeOf(tasks[0]!.id)!, 1, tasks[0]!.created);
+    return;
+  }
   const runs: { lane: number; offset: number; count: number; created: boolean }[] = [];
   for (const { id, created } of tasks) {
     const { lane, offset } = placeOf(id)!;
@@ -104,11 +109,13 @@ function encodeTasks(output: Encoder, tasks: readonly NamedTask[]): void {
     else runs.push({ lane, offset, count: 1, created });
   }
   output.varint(runs.length);
-  for (const { lane, offset, count, created } of runs) {
-    output.varint(lane);
-    output.varint(offset);
-    output.varint(count * 2 + (created ? 1 : 0));
-  }
+  for (const run of runs) encodeTaskRun(output, run, run.count, run.created);
+}
+
+function encodeTaskRun(output: Encoder, { lane, offset }: TaskPlace, count: number, created: boolean): void {
+  output.varint(lane);
+  output.varint(offset);
+  output.varint(count * 2 + (created ? 1 : 0));
 }
 
 function decodeTasks(input: Decoder): NamedTask[] {

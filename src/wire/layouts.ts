@@ -212,8 +212,8 @@ export function writeTasks(output: Output, tasks: readonly Task[]): void {
     output.u8(task.priority);
     output.u32(task.attempt);
     output.f64(task.timestamp);
-    output.data(task.id);
-    output.data(task.token);
+    output.ascii(task.id);
+    output.ascii(task.token);
     if (key !== undefined) output.data(key);
     if (hasHeaders) writeHeaders(output, headers);
     if (orderKey !== undefined) output.data(orderKey);

@@ -6,6 +6,8 @@ import { FRAME_HEAD_BYTES, LENGTH_BYTES } from "./frame.js";
 const SLAB_BYTES = 64 * 1024;
 /** Longer strings are counted first, so that no more is set aside for them than they take. */
 const COUNTED_CHARS = 4096;
+/** Longer text is written by the runtime. */
+const ASCII_CHARS = 64;
 const HIGH = 2 ** 32;
 
 /** Frames from here on are written to a buffer of their own. */
@@ -145,6 +147,20 @@ export class Output {
       this.#slab.set(value, this.#at);
       this.#at += value.length;
     }
+  }
+
+  /** Text of ASCII characters behind its length as a u32. Most is short, and a native call takes as long as fifty characters. */
+  ascii(value: string): void {
+    const { length } = value;
+    if (length > ASCII_CHARS) {
+      this.data(value);
+      return;
+    }
+    this.#ensure(4 + length);
+    const slab = this.#slab;
+    const at = slab.writeUInt32LE(length, this.#at);
+    for (let index = 0; index < length; index++) slab[at + index] = value.charCodeAt(index);
+    this.#at = at + length;
   }
 
   /** Bytes whose number the reader knows. */

@@ -313,7 +313,9 @@ test("every term of a task, and every setting of its queue", () =>
       ["soon"],
     );
     const [later] = (await run("list", "jobs", "--state", "scheduled")).values;
-    assert.deepEqual([later.dueAt, later.expiresAt], [dueAt, expiresAt]);
+    // Due times are kept by the clock that only goes forward, and told by the other one.
+    assert.ok(Math.abs(later.dueAt - dueAt) < 1000, `${later.dueAt}, not ${dueAt}`);
+    assert.equal(later.expiresAt, expiresAt);
     assert.match((await varve(["list", "jobs", "-s", "leased", "-d", directory])).stderr, /no task of jobs is leased/);
 
     const moved = await run("reschedule", "jobs", later.id, "--delay", "0s");
