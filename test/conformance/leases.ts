@@ -5,6 +5,25 @@ import { countsOf } from "../support/state.js";
 import { type Check, passUntil } from "./suite.js";
 
 export function leaseConformance(check: Check): void {
+  check("lease: a task is settled once, also by calls at once: the first has it", async ({ mq }) => {
+    const jobs = await mq.openTask("jobs");
+    const ways = [
+      (task: Task) => jobs.ack(task),
+      (task: Task) => jobs.nack(task, { delay: "1h" }),
+      (task: Task) => jobs.release(task),
+      (task: Task) => jobs.ackBatch([task]),
+    ];
+    for (const first of ways) {
+      for (const second of ways) {
+        await jobs.enqueue("task");
+        const task = (await jobs.dequeue())!;
+        const codes = await Promise.all([first(task), second(task)].map(codeOf));
+        assert.deepEqual(codes, [undefined, "ERR_STALE_LEASE"]);
+        await jobs.purge();
+      }
+    }
+  });
+
   check("lease: a task whose lease ran out is delivered again, with the next attempt", async ({ mq, pass }) => {
     const jobs = await mq.openTask("jobs", { lease: 80, backoff: { initial: 0, jitter: 0 } });
     const { id } = await jobs.enqueue("x");

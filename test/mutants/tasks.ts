@@ -115,7 +115,7 @@ export const taskMutants: readonly Mutant[] = [
     search: '    if (task.reserved) throw staleLease(token, "another call is settling it already");\n',
     replacement: "",
     breaks: "a task is settled once",
-    killer: simulator,
+    killer: testFile("test/conformance/embedded-sync.test.ts", "settled once, also by calls at once"),
   },
   {
     name: "an ack is applied before it is written",
