@@ -130,10 +130,12 @@ void test("a parent whose child is gone as the directory closes dies in the next
   let jobs = await machine.settle(mq.openTask("jobs"));
   const child = { queue: jobs, input: "child" };
   const flow = await machine.settle(mq.flow({ queue: jobs, input: "parent", children: [child] }));
-  await machine.settle(jobs.cancel(flow.children[0]!.task.id));
+  const cancelled = jobs.cancel(flow.children[0]!.task.id);
   await machine.settle(mq.close());
+  assert.equal(await machine.settle(cancelled), true);
   mq = await machine.open();
   jobs = await machine.settle(mq.openTask("jobs"));
+  assert.equal((await jobs.stats()).blocked, 1, "it was not told before the directory closed");
   await machine.pass(5000);
   const { blocked, dead } = await jobs.stats();
   assert.deepEqual({ blocked, dead }, { blocked: 0, dead: 1 });
