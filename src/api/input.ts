@@ -70,3 +70,13 @@ function isMessageInit(input: unknown): input is { payload: unknown; key?: strin
 export function checkBatch(inputs: unknown): void {
   if (!Array.isArray(inputs)) throw new VarveError("ERR_ARGUMENT", "a batch must be an array of messages");
 }
+
+/** @throws VarveError `ERR_OPTION` */
+export function checkDedupeKeys(keys: readonly unknown[] | undefined, inputs: readonly unknown[]): void {
+  if (keys === undefined || keys.length === inputs.length) return;
+  throw new VarveError(
+    "ERR_OPTION",
+    `dedupeKeys must have one entry for each input; got ${keys.length} for ${inputs.length}`,
+    { details: { option: "dedupeKeys" } },
+  );
+}

@@ -29,7 +29,7 @@ import type {
   WorkOptions,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
-import { checkBatch, InputParser, type InputParts } from "../api/input.js";
+import { checkBatch, checkDedupeKeys, InputParser, type InputParts } from "../api/input.js";
 import { checkCursorName } from "../api/names.js";
 import {
   encodeProgress,
@@ -108,10 +108,7 @@ export class DialledTasks<I = Bytes, O = Buffer> extends DialledSource<O> implem
       const terms = resolveEnqueueBatchOptions(options);
       const { dedupeKeys } = terms;
       checkBatch(inputs);
-      if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
-        const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
-        throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
-      }
+      checkDedupeKeys(dedupeKeys, inputs);
       const { request } = terms;
       if (request?.each === true) {
         const { dedupeKeys: _, ...given } = options as EnqueueBatchOptions;

@@ -1,19 +1,19 @@
-import type { LogQueue, TaskQueue } from "../api/contract.js";
+import type { TaskQueue } from "../api/contract.js";
 
 /** A change of a queue's limits is noticed after this long. */
 const SETTINGS_MS = 1000;
 
 /**
- * Whether a queue is known to have no limits, so that messages of several requests may be put into it together: a queue with limits
- * lets a batch in as a whole, or none of it.
+ * Whether a queue is known to have no limits, so that items of several requests may be stored together: limits take a batch as a
+ * whole, and so would let in more than they say.
  */
 export class Unlimited {
-  readonly #queue: LogQueue | TaskQueue;
+  readonly #queue: TaskQueue;
   #is = false;
   #looking = false;
   #looksAgainMs = Number.NEGATIVE_INFINITY;
 
-  constructor(queue: LogQueue | TaskQueue) {
+  constructor(queue: TaskQueue) {
     this.#queue = queue;
   }
 

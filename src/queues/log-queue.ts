@@ -55,11 +55,11 @@ import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";
 import { configureLog, LOG_OP_BYTES_MAX, type LogGroup, LogOp, type LogState, outOfRange } from "./log-state.js";
 import {
+  type Answering,
   NOTHING,
   OFFSETS,
   putEach,
   type Request,
-  type RequestRun,
   requested,
   requestedEach,
   WHOLE_NUMBER,
@@ -161,7 +161,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
   #appendAll(
     inputs: readonly Input<I>[],
     options: CommitOptions | undefined,
-    request: Request<number[]> | RequestRun<number> | undefined,
+    request: Answering<number[]> | undefined,
   ): Promise<number[]> {
     return new Promise((resolve, reject) => {
       this.#checkOpen();
@@ -205,7 +205,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
     tell: (offsets: number[]) => T,
     resolve: (told: T) => void,
     reject: (error: Error) => void,
-    request: (IdentifiedCommit & { tells(value: T): IdentifiedCommit }) | undefined,
+    request: Answering<T> | undefined,
   ): void {
     const engine = this.#engine;
     const { room, stream, config } = this.#state;
@@ -268,7 +268,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
     tell: (offsets: number[]) => T,
     resolve: (told: T) => void,
     reject: (error: Error) => void,
-    request: (IdentifiedCommit & { tells(value: T): IdentifiedCommit }) | undefined,
+    request: Answering<T> | undefined,
   ): void {
     const engine = this.#engine;
     const { stream } = this.#state;

@@ -132,20 +132,37 @@ function decodeTasks(input: Decoder): NamedTask[] {
   return tasks;
 }
 
-/** A call that may be repeated, on its way to its commit. */
-export class Request<T> implements IdentifiedCommit, RequestName {
+/** Calls that may be repeated, on their way to the commit that says how they are answered, all together, with a `T`. */
+export interface Answering<T> extends IdentifiedCommit {
+  readonly kind: number;
+  /**
+   * Says how the commit that is about to be staged answers them.
+   * @param tell called once all else of the commit is staged
+   * @param count of what there may be several in the answer of one call, at most
+   */
+  answers(tell: () => T, count?: number): this;
+  /** The same, where it is known now. */
+  tells(value: T): this;
+}
+
+/** A call that may be repeated. */
+export class Request<T> implements Answering<T>, RequestName {
   readonly producer: string;
   readonly sequence: number;
   readonly settled: number;
   readonly answer: Answer<T>;
   #tell: (() => T) | undefined;
-  #count = 1;
+  #answerCount = 1;
 
   constructor({ from, sequence, settled }: CallName, answer: Answer<T>) {
     this.producer = from.text;
     this.sequence = sequence;
     this.settled = settled;
     this.answer = answer;
+  }
+
+  get kind(): number {
+    return this.answer.kind;
   }
 
   get count(): number {
@@ -157,21 +174,15 @@ export class Request<T> implements IdentifiedCommit, RequestName {
   }
 
   get bytesMax(): number {
-    return OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.answer.bytesMax(this.#count);
+    return OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.answer.bytesMax(this.#answerCount);
   }
 
-  /**
-   * Says how the commit that is about to be staged answers it.
-   * @param tell called once all else of the commit is staged
-   * @param count of what there may be several in the answer, at most
-   */
   answers(tell: () => T, count = 1): this {
     this.#tell = tell;
-    this.#count = count;
+    this.#answerCount = count;
     return this;
   }
 
-  /** The same, of one with a single thing in its answer, which is known now. */
   tells(value: T): this {
     return this.answers(() => value);
   }
@@ -182,18 +193,22 @@ export class Request<T> implements IdentifiedCommit, RequestName {
   }
 }
 
-/** Calls with names of their own that are carried out by one commit. */
-export class RequestRun<T> implements IdentifiedCommit {
+/** Calls with names of their own that are carried out by one commit, and answered one by one. */
+export class RequestRun<T> implements Answering<T[]> {
   readonly count: number;
-  readonly answer: Answer<T>;
+  readonly #answer: Answer<T>;
   readonly #first: CallName;
   #tell: (() => T[]) | undefined;
   #told: T[] | undefined;
 
   constructor(first: CallName, answer: Answer<T>, count: number) {
     this.#first = first;
-    this.answer = answer;
+    this.#answer = answer;
     this.count = count;
+  }
+
+  get kind(): number {
+    return this.#answer.kind;
   }
 
   nameOf(index: number): RequestName {
@@ -202,10 +217,9 @@ export class RequestRun<T> implements IdentifiedCommit {
   }
 
   get bytesMax(): number {
-    return this.count * (OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.answer.bytesMax(1));
+    return this.count * (OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.#answer.bytesMax(1));
   }
 
-  /** Says how the commit that is about to be staged answers them. @param tell called once all else of it is staged */
   answers(tell: () => T[]): this {
     this.#tell = tell;
     return this;
@@ -217,8 +231,8 @@ export class RequestRun<T> implements IdentifiedCommit {
 
   encode(output: Encoder, index: number): void {
     this.#told ??= this.#tell!();
-    output.u8(this.answer.kind);
-    this.answer.encode(output, this.#told[index]!);
+    output.u8(this.#answer.kind);
+    this.#answer.encode(output, this.#told[index]!);
   }
 }
 
@@ -246,7 +260,7 @@ export function requestedEach<T>(
   }
   const run = new RequestRun(name, answer, inputs.length);
   if (!areNew(engine, run)) return Promise.all(inputs.map((_, at) => alone(at, name.at(at))));
-  return carryOutAll(engine, run, together(run));
+  return untilAnswered(engine, run, together(run));
 }
 
 /**
@@ -270,7 +284,7 @@ export function putEach<T>(
     const { told, resolve, reject } = settledLater<T[]>();
     try {
       together(run, resolve, reject);
-      return run === undefined ? told : carryOutAll(engine, run, told);
+      return run === undefined ? told : untilAnswered(engine, run, told);
     } catch {
       // Each of them will say why.
     }
@@ -289,23 +303,26 @@ function settledLater<T>() {
   return { told, resolve, reject };
 }
 
-function areNew<T>(engine: Engine, run: RequestRun<T>): boolean {
-  for (let index = 0; index < run.count; index++) {
-    const each = run.nameOf(index);
+function areNew(engine: Engine, calls: IdentifiedCommit): boolean {
+  for (let index = 0; index < calls.count; index++) {
+    const each = calls.nameOf(index);
     if (engine.underWay.find(each) === undefined && engine.catalog.requests.find(each) === undefined) continue;
     return false;
   }
   return true;
 }
 
-/** Whoever makes one of these calls until they are answered is given its answer. */
-function carryOutAll<T>(engine: Engine, run: RequestRun<T>, told: Promise<T[]>): Promise<T[]> {
-  const { kind } = run.answer;
-  for (let index = 0; index < run.count; index++) engine.underWay.add(run.nameOf(index), kind, told, index);
+/** Whoever makes one of the calls again until they are answered is given its answer. */
+function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>): Promise<T> {
+  const isRun = calls instanceof RequestRun;
+  for (let index = 0; index < calls.count; index++) {
+    engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);
+  }
   const ended = () => {
-    for (let index = 0; index < run.count; index++) engine.underWay.delete(run.nameOf(index));
+    for (let index = 0; index < calls.count; index++) engine.underWay.delete(calls.nameOf(index));
   };
   told.then(ended, (error: unknown) => {
+    // No one will know more than this as long as the directory is open.
     if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) ended();
   });
   return told;
@@ -338,24 +355,12 @@ export function requested<T>(
   } catch (error) {
     return Promise.reject(error as Error);
   }
-  const isNew = engine.underWay.find(request) === undefined && engine.catalog.requests.find(request) === undefined;
-  return isNew ? carryOut(engine, request, call) : again(engine, options, request, call);
+  return areNew(engine, request)
+    ? untilAnswered(engine, request, call(request))
+    : again(engine, options, request, call);
 }
 
 type Call<T> = (request: Request<T>, before?: T) => Promise<T>;
-
-function carryOut<T>(engine: Engine, request: Request<T>, call: Call<T>, before?: T): Promise<T> {
-  const told = call(request, before);
-  engine.underWay.add(request, request.answer.kind, told);
-  told.then(
-    () => engine.underWay.delete(request),
-    (error: unknown) => {
-      // No one will know more than this as long as the directory is open.
-      if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) engine.underWay.delete(request);
-    },
-  );
-  return told;
-}
 
 /** A call with the name of one that is under way, or has been carried out. */
 async function again<T>(
@@ -392,7 +397,7 @@ async function again<T>(
     const other = engine.underWay.find(request);
     if (other !== undefined) return await answerOf<T>(other);
   }
-  return await carryOut(engine, request, call, before);
+  return await untilAnswered(engine, request, call(request, before));
 }
 
 async function answerOf<T>({ answer, index }: RequestUnderWay): Promise<T> {

@@ -28,7 +28,7 @@ import type {
   TaskStatus,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
-import { checkBatch } from "../api/input.js";
+import { checkBatch, checkDedupeKeys } from "../api/input.js";
 import { checkCursorName } from "../api/names.js";
 import {
   DELAY_MS_MAX,
@@ -62,11 +62,11 @@ import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
 import {
   type Answer,
+  type Answering,
   type NamedTask,
   NOTHING,
   putEach,
   type Request,
-  type RequestRun,
   requested,
   requestedEach,
   tasksAnswer,
@@ -133,13 +133,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
       }
       const bytes = recordBytesMax(parts);
       const stage = () => {
-        this.checkOpen();
-        engine.begin(bytes, 1, requestBytes(request), false);
-        const offset = engine.append(this.#state.tasks, parts);
-        const durability = engine.durability(resolved.durability);
-        const task = new EnqueuedTask(this, String(offset), true);
-        engine.add(new ValueOperation(durability, task, resolve, reject), request?.tells(task));
-        this.consumer.delivery.wake();
+        this.#stagePlain([parts], bytes, resolved.durability, firstOf, resolve, reject, request);
       };
       if (this.#state.room.isLimited || engine.stalled) this.#enter([parts], bytes, stage, reject);
       else stage();
@@ -175,7 +169,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
       !this.#state.room.isLimited, // a batch goes in as a whole, also past the limits
       (run, resolve, reject) => {
         const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
-        this.#stagePlain(records, durability, resolve, reject, run);
+        this.#stagePlain(records, totalBytesMax(records), durability, allOf, resolve, reject, run);
       },
       (index, request) => this.enqueue(inputs[index]!, { durability, request }),
     );
@@ -184,7 +178,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
   #enqueueAll(
     inputs: readonly Input<I>[],
     options: EnqueueBatchOptions | undefined,
-    request: Request<Enqueued[]> | RequestRun<Enqueued> | undefined,
+    request: Answering<Enqueued[]> | undefined,
   ): Promise<Enqueued[]> {
     return new Promise((resolve, reject) => {
       const engine = this.engine;
@@ -192,10 +186,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
       const resolved = resolveEnqueueBatchOptions(options);
       const { dedupeKeys } = resolved;
       checkBatch(inputs);
-      if (dedupeKeys !== undefined && dedupeKeys.length !== inputs.length) {
-        const message = `dedupeKeys must have one entry for each input; got ${dedupeKeys.length} for ${inputs.length}`;
-        throw new VarveError("ERR_OPTION", message, { details: { option: "dedupeKeys" } });
-      }
+      checkDedupeKeys(dedupeKeys, inputs);
       if (inputs.length === 0) {
         resolve([]);
         return;
@@ -585,18 +576,20 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
   // --------------------------------------------------------------------------------------------------------- private
 
   /** Stages tasks of which nothing is said. Throws when they cannot be put in. */
-  #stagePlain(
+  #stagePlain<T>(
     records: readonly RecordParts[],
+    bytes: number,
     durability: Durability | undefined,
-    resolve: (tasks: Enqueued[]) => void,
+    tell: (tasks: Enqueued[]) => T,
+    resolve: (told: T) => void,
     reject: (error: Error) => void,
-    request: RequestRun<Enqueued> | undefined,
+    request: Answering<T> | undefined,
   ): void {
     const { engine } = this;
     this.checkOpen();
-    engine.begin(totalBytesMax(records), records.length, requestBytes(request), false);
+    engine.begin(bytes, records.length, requestBytes(request), false);
     const { tasks } = this.#state;
-    const told = records.map((parts) => new EnqueuedTask(this, String(engine.append(tasks, parts)), true));
+    const told = tell(records.map((parts) => new EnqueuedTask(this, String(engine.append(tasks, parts)), true)));
     engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), request?.tells(told));
     this.consumer.delivery.wake();
   }
@@ -611,7 +604,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
     tell: (tasks: Enqueued[]) => T,
     resolve: (told: T) => void,
     reject: (error: Error) => void,
-    request: (IdentifiedCommit & { answers(tell: () => T, count: number): IdentifiedCommit }) | undefined,
+    request: Answering<T> | undefined,
   ): void {
     const { engine } = this;
     const tasks = new NewTasks(engine, this.#state, records, priority, due, keys, true);

@@ -43,7 +43,7 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a call under way is not waited for",
     file: "src/queues/requested.ts",
-    search: "  engine.underWay.add(request, request.answer.kind, told);",
+    search: "    engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);",
     replacement: "",
     breaks: "calls at once with one name are one call",
     killer: testFile(conformance, "request: calls at once"),
