@@ -194,7 +194,7 @@ export class Request<T> implements Answering<T>, RequestName {
 }
 
 /** Calls with names of their own that are carried out by one commit, and answered one by one. */
-export class RequestRun<T> implements Answering<T[]> {
+class RequestRun<T> implements Answering<T[]> {
   readonly count: number;
   readonly #answer: Answer<T>;
   readonly #first: CallName;
