@@ -839,8 +839,9 @@ export class Engine implements ReaderContext {
     for (const ref of refs) ref.stream.show(ref.next);
   }
 
+  /** Unless there is something to be applied before: then the end of the turn calls them back. */
   #runWakes(): void {
-    if (this.#wakes.size === 0) return;
+    if (this.#wakes.size === 0 || this.#staging) return;
     const wakes = [...this.#wakes];
     this.#wakes.clear();
     for (const wake of wakes) wake();

@@ -1,6 +1,6 @@
 /** The group commit, and what it asks of the disk's space. */
 
-import { directed, type Mutant, simulator } from "./mutant.js";
+import { directed, type Mutant, simulator, testFile } from "./mutant.js";
 
 const file = "src/engine/engine.ts";
 
@@ -21,6 +21,14 @@ export const commitMutants: readonly Mutant[] = [
       "    for (const operation of operations) if (operation.constructor !== Object) operation.settle();\n    let position: number;\n    try {",
     breaks: "a write that fails was not acknowledged",
     killer: simulator,
+  },
+  {
+    name: "who waits is called back before there is something",
+    file,
+    search: "if (this.#wakes.size === 0 || this.#staging) return;",
+    replacement: "if (this.#wakes.size === 0) return;",
+    breaks: "who waits for a task gets it when there is one",
+    killer: testFile("test/wakes.test.ts", "the turn in which a sync of others ends"),
   },
   {
     name: "what a sync began before is taken for covered by it",
