@@ -162,6 +162,7 @@ export class Engine implements ReaderContext {
    * will have made further ones by then, which share it. Otherwise callers would split into two groups for ever.
    */
   readonly #syncNext = () => {
+    this.#stageLast();
     this.flush();
     this.#syncIfAsked();
   };
@@ -169,6 +170,7 @@ export class Engine implements ReaderContext {
     this.catalog.requests.committed(name, answer, this.entryTime.elapsedMs, this.lsn);
   };
   readonly #endTurn = () => {
+    this.#stageLast();
     this.flush();
     this.#runWakes();
   };
@@ -196,6 +198,7 @@ export class Engine implements ReaderContext {
   /** Elapsed time when the oldest entry was written that no sync under way or done, and no checkpoint, covers. */
   #unsyncedSince: number | undefined;
   readonly #wakes = new Set<() => void>();
+  #lastToStage: (() => void)[] = [];
 
   /** The log is being marked, or is durably marked, as one in which commits are acknowledged early. */
   #noting = false;
@@ -413,6 +416,12 @@ export class Engine implements ReaderContext {
       this.endOperation();
     }
     return new IdentifiedOperation(operation, request, answers, this.#carriedOut);
+  }
+
+  /** Calls back once, before what this turn staged is written: to stage more of it. */
+  atTurnEnd(callback: () => void): void {
+    if (this.#lastToStage.length === 0) this.clock.defer(this.#endTurn);
+    this.#lastToStage.push(callback);
   }
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */
@@ -833,6 +842,13 @@ export class Engine implements ReaderContext {
     }
     if (late !== undefined) this.#syncIfAsked();
     else if (this.#syncs.length === 0) this.#syncLater();
+  }
+
+  #stageLast(): void {
+    if (this.#lastToStage.length === 0) return;
+    const callbacks = this.#lastToStage;
+    this.#lastToStage = [];
+    for (const callback of callbacks) callback();
   }
 
   #show(refs: readonly BatchRef[]): void {

@@ -147,7 +147,7 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
         yield {
           type: "operation",
           name: "Request",
-          producer: hexOf(name.producer),
+          producer: hexOf(name.from.text),
           sequence,
           settled,
           answer: hexOf(answer),

@@ -7,6 +7,7 @@ import {
   ANSWERS_MAX,
   PRODUCER_MS_MAX,
   PRODUCERS_MAX,
+  type RequestName,
   RequestsUnderWay,
   RequestTable,
 } from "./requests.js";
@@ -20,9 +21,13 @@ function encoded(table: RequestTable): Buffer {
   return Buffer.from(output.view());
 }
 
+function nameOf(producer: string, sequence: number, settled = 0): RequestName {
+  return { from: { text: producer }, sequence, settled };
+}
+
 /** What the table says of a request: its answer, "forgotten", or "new". */
 function ask(table: RequestTable, producer: string, sequence: number): string {
-  const known = table.find({ producer, sequence, settled: 0 });
+  const known = table.find(nameOf(producer, sequence));
   if (known === undefined) return "new";
   return known.state === "answered" ? known.answer.toString("latin1") : "forgotten";
 }
@@ -35,7 +40,7 @@ function commit(
   atMs = 0,
   settled = 0,
 ) {
-  table.committed({ producer, sequence, settled }, answer, atMs, 1);
+  table.committed(nameOf(producer, sequence, settled), answer, atMs, 1);
 }
 
 describe("requests", () => {
@@ -140,14 +145,14 @@ test("requests under way with one number, of several producers, are told apart",
   const underWay = new RequestsUnderWay();
   // The first three have the same place, as numbers that are far apart may have.
   const names = [
-    ...["1", "2"].map((last) => ({ producer: `${A.slice(1)}${last}`, sequence: 7, settled: 0 })),
-    { producer: `${A.slice(1)}1`, sequence: 7 + 2 ** 30, settled: 0 },
-    { producer: B, sequence: 7, settled: 0 },
+    ...["1", "2"].map((last) => nameOf(`${A.slice(1)}${last}`, 7)),
+    nameOf(`${A.slice(1)}1`, 7 + 2 ** 30),
+    nameOf(B, 7),
   ];
   const found = () => names.map((name) => underWay.find(name)?.kind);
   for (const [kind, name] of names.entries()) underWay.add(name, kind, Promise.resolve());
   assert.deepEqual(found(), [0, 1, 2, 3]);
-  assert.equal(underWay.find({ producer: B, sequence: 8, settled: 0 }), undefined);
+  assert.equal(underWay.find(nameOf(B, 8)), undefined);
   underWay.delete(names[1]!);
   assert.deepEqual(found(), [0, undefined, 2, 3]);
   underWay.delete(names[1]!);
@@ -164,9 +169,9 @@ test("requests of many producers that count in step are found at once", () => {
   const names = Array.from({ length: 2000 }, () => {
     const producer = randomBytes(16).toString("latin1");
     return {
-      get producer() {
+      get from() {
         looks++;
-        return producer;
+        return { text: producer };
       },
       sequence: 1,
       settled: 0,

@@ -32,8 +32,8 @@ const ANSWER_BYTES = 32;
 export const REQUEST_BYTES_MAX = PRODUCER_BYTES + 2 * VARINT_BYTES_MAX;
 
 export interface RequestName {
-  /** The bytes of its producer, as a string of Latin-1. */
-  readonly producer: string;
+  /** Its producer: the bytes, as a string of Latin-1. */
+  readonly from: { readonly text: string };
   readonly sequence: number;
   /** All of the producer's requests up to this one have had their answers. */
   readonly settled: number;
@@ -114,14 +114,14 @@ export class RequestsUnderWay {
  * A small whole number, mostly another one for each request: clients that go in step, as those do that share commits, have the same
  * sequence numbers.
  */
-function placeOf({ producer, sequence }: RequestName): number {
+function placeOf({ from, sequence }: RequestName): number {
   let mixed = sequence;
-  for (let index = 0; index < 4; index++) mixed += producer.charCodeAt(index) << (8 * index);
+  for (let index = 0; index < 4; index++) mixed += from.text.charCodeAt(index) << (8 * index);
   return mixed & 0x3fffffff;
 }
 
 function isSame(one: RequestName, other: RequestName): boolean {
-  return one.sequence === other.sequence && one.producer === other.producer;
+  return one.sequence === other.sequence && one.from.text === other.from.text;
 }
 
 /** What is known of a request. */
@@ -148,8 +148,8 @@ export class RequestTable {
   }
 
   /** Undefined for a request that has not been carried out, as far as is known. */
-  find({ producer, sequence }: RequestName): Known | undefined {
-    const known = this.#producers.get(producer);
+  find({ from, sequence }: RequestName): Known | undefined {
+    const known = this.#producers.get(from.text);
     if (known === undefined) return undefined;
     const answer = known.answers.get(sequence);
     if (answer !== undefined) return { state: "answered", answer: Buffer.from(answer, "latin1"), lsn: known.lsn };
@@ -160,8 +160,8 @@ export class RequestTable {
    * A request was carried out: live, and when the log is repeated.
    * @param lsn of its entry; 0 when the log is repeated
    */
-  committed({ producer, sequence, settled }: RequestName, answer: string, elapsedMs: number, lsn: number): void {
-    const known = this.#heardOf(producer);
+  committed({ from, sequence, settled }: RequestName, answer: string, elapsedMs: number, lsn: number): void {
+    const known = this.#heardOf(from.text);
     known.usedMs = elapsedMs;
     known.lsn = lsn;
     if (settled > known.forgotten) known.forgotten = settled;
@@ -270,18 +270,18 @@ export function readProducers(input: Decoder) {
 
 /** Writes the fields of the operation that names a request; returns its answer as the table keeps it. */
 export function encodeRequest(output: Encoder, request: IdentifiedCommit, index: number): string {
-  const { producer, sequence, settled } = request.nameOf(index);
-  output.latin1(producer);
+  const { from, sequence, settled } = request.nameOf(index);
+  output.latin1(from.text);
   output.varint(sequence);
   output.varint(settled);
-  const from = output.position;
+  const answerAt = output.position;
   request.encode(output, index);
-  return output.buffer.toString("latin1", from, output.position);
+  return output.buffer.toString("latin1", answerAt, output.position);
 }
 
 export function decodeRequest(fields: Decoder): { readonly name: RequestName; readonly answer: string } {
-  const producer = fields.bytes(PRODUCER_BYTES).toString("latin1");
-  const name = { producer, sequence: fields.varint(), settled: fields.varint() };
+  const from = { text: fields.bytes(PRODUCER_BYTES).toString("latin1") };
+  const name = { from, sequence: fields.varint(), settled: fields.varint() };
   return { name, answer: fields.bytes(fields.end - fields.position).toString("latin1") };
 }
 

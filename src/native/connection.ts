@@ -24,7 +24,7 @@ import { readValue, writeValue } from "../wire/value.js";
 import { authorise } from "./access.js";
 import { affectedBy, RUN, type ValueCall, withName } from "./calls.js";
 import { HOT, type HotCall } from "./hot-calls.js";
-import { type Put, PutRun, type Run } from "./put-run.js";
+import type { Put } from "./puts.js";
 import type { Front } from "./server.js";
 import type { Handle, Session } from "./session.js";
 import { RecordStream } from "./streams.js";
@@ -71,8 +71,8 @@ export class Connection {
   #reads = 0;
   #largestAnswer = EXPECTED_BYTES;
   #flushDue = false;
-  /** Calls that have come in this turn and are not made yet. */
-  #run: Run | undefined;
+  /** The turn in which it last put something into a queue. */
+  #putIn = -1;
   #heldBytes = 0;
   /** Frames wait until something is settled that later ones may build upon. */
   #stopped = false;
@@ -168,10 +168,8 @@ export class Connection {
     this.lastActiveMs = this.front.nowMs();
     try {
       this.#parser.push(piece);
-      this.endRun();
       this.#checkHeld();
     } catch (error) {
-      this.endRun();
       this.#refuse(error);
     }
   }
@@ -214,10 +212,8 @@ export class Connection {
     this.#stopped = false;
     try {
       this.#parser.resume();
-      this.endRun();
       this.#checkHeld();
     } catch (error) {
-      this.endRun();
       this.#refuse(error);
       return;
     }
@@ -262,7 +258,7 @@ export class Connection {
   #serve(kind: number, id: number, body: Buffer): void {
     if (this.#saidGoodbye && kind !== Kind.Left) throw malformed("there is more behind the goodbye");
     const method = METHODS[kind];
-    if (method !== Methods.append && method !== Methods.enqueue) this.endRun();
+    if (method !== Methods.append && method !== Methods.enqueue) this.makePuts();
     if (method !== undefined) {
       this.#call(method, id, new Input(body, true));
       return;
@@ -427,9 +423,9 @@ export class Connection {
     });
   }
 
-  // -------------------------------------------------------------------------------------------------------- runs
+  // -------------------------------------------------------------------------------------------------------- puts
 
-  /** Puts a message into a queue, together with those that come with it and go there as well. */
+  /** Puts a message into a queue, together with others that go there in this turn. */
   put<Q extends LogQueue | TaskQueue, T>(
     put: Put<Q, T>,
     queue: Q,
@@ -437,16 +433,15 @@ export class Connection {
     durability: Durability | undefined,
     message: Buffer,
   ): void {
-    if (this.#run?.add(call, durability, message) === true) return;
-    this.endRun();
-    this.#run = new PutRun(this, put, queue, call, durability, message);
+    const { puts } = this.front;
+    puts.add(this, put, queue, call, durability, message);
+    this.#putIn = puts.turn;
   }
 
   /** Whatever comes next may build upon what came before it. */
-  endRun(): void {
-    const run = this.#run;
-    this.#run = undefined;
-    run?.carryOut();
+  makePuts(): void {
+    const { puts } = this.front;
+    if (this.#putIn === puts.turn) puts.carryOut();
   }
 
   // ------------------------------------------------------------------------------------------------------- waiting

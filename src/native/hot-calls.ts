@@ -32,7 +32,7 @@ import {
 import { type Method, Methods } from "../wire/methods.js";
 import { readValue } from "../wire/value.js";
 import { type Connection, leaving } from "./connection.js";
-import { mayWait, type Put } from "./put-run.js";
+import { mayWait, type Put } from "./puts.js";
 import { giveBack, type Handle, type Source } from "./session.js";
 
 export interface HotCall {
@@ -148,7 +148,7 @@ function append(connection: Connection, call: HotCall): void {
     connection.put(INTO_LOG, log, call, durabilityOf(flags), message);
     return;
   }
-  connection.endRun();
+  connection.makePuts();
   const options = commitOptions(call, flags);
   answer(connection, call, log.append(message, options), ({ output }, offset) => INTO_LOG.answer(output, offset));
 }
@@ -206,7 +206,7 @@ function enqueue(connection: Connection, call: HotCall): void {
     connection.put(INTO_TASKS, tasks, call, undefined, message);
     return;
   }
-  connection.endRun();
+  connection.makePuts();
   const enqueued = tasks.enqueue(message, named(terms, call));
   answer(connection, call, enqueued, ({ output }, task) => INTO_TASKS.answer(output, task));
 }

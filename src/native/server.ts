@@ -16,6 +16,7 @@ import type { Target } from "../wire/target.js";
 import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
 import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
+import { Puts } from "./puts.js";
 import { Session } from "./session.js";
 import { listenOnUnixSocket } from "./unix-socket.js";
 
@@ -79,6 +80,7 @@ export interface Front {
   readonly mq: MessageQueue;
   readonly options: NativeOptions;
   readonly features: number;
+  readonly puts: Puts;
   nowMs(): number;
   authenticate(credentials: Credentials): Principal | undefined;
   /** The session that a client wants to go on with, or a new one. */
@@ -110,6 +112,7 @@ export class NativeServer implements Front {
   readonly mq: MessageQueue;
   readonly options: NativeOptions;
   readonly features = Feature.identity;
+  readonly puts: Puts;
   readonly #listeners: Server[] = [];
   readonly #connections = new Set<Connection>();
   /** By session id, in hex; the longest absent first. */
@@ -121,6 +124,7 @@ export class NativeServer implements Front {
 
   constructor(mq: MessageQueue, options: Partial<NativeOptions> = {}) {
     this.mq = mq;
+    this.puts = new Puts(mq);
     this.options = Object.freeze({ ...NATIVE_DEFAULTS, ...options });
   }
 

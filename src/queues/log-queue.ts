@@ -39,7 +39,7 @@ import {
   resolveTailOptions,
   resolveTransactionAppendOptions,
 } from "../api/options.js";
-import { PUT_EACH, type PutsEach } from "../api/put-each.js";
+import { PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
 import { formatBytes } from "../api/units.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
@@ -135,14 +135,18 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
     );
   }
 
+  get [PUTS_INTO](): object {
+    return this.#state;
+  }
+
   [PUT_EACH](
     inputs: readonly Input<I>[],
     durability: Durability | undefined,
-    first: CallName | undefined,
+    names: readonly CallName[] | undefined,
   ): Promise<number[]> | Promise<number>[] {
     return putEach(
       this.#engine,
-      first,
+      names,
       WHOLE_NUMBER,
       inputs.length,
       !this.#state.room.limited, // a batch goes in as a whole, or not at all

@@ -32,6 +32,7 @@ import {
   resolveTaskOptions,
 } from "../api/options.js";
 import { checkFlowSize, childrenOf, inPart, ownQueue, runBuild } from "../api/parts.js";
+import { AT_TURN_END, type TakesTurns } from "../api/put-each.js";
 import { show } from "../api/show.js";
 import type { CatalogEntry } from "../engine/catalog.js";
 import type { Checkpointer } from "../engine/checkpoint.js";
@@ -54,7 +55,7 @@ import { configureTasks } from "./task-settings.js";
 import type { TaskState } from "./task-state.js";
 
 /** An open directory, in this process. */
-export class EmbeddedMessageQueue implements MessageQueue {
+export class EmbeddedMessageQueue implements MessageQueue, TakesTurns {
   readonly #engine: Engine;
   readonly #checkpointer: Checkpointer;
   readonly #report: RecoveryReport;
@@ -72,6 +73,10 @@ export class EmbeddedMessageQueue implements MessageQueue {
     this.#checkpointer = checkpointer;
     this.#report = report;
     this.#unlock = unlock;
+  }
+
+  [AT_TURN_END](callback: () => void): void {
+    this.#engine.atTurnEnd(callback);
   }
 
   async openLog<I, O>(name: string, options?: LogOptions<I, O>): Promise<LogQueue<I, O>> {

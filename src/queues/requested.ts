@@ -146,18 +146,14 @@ export interface Answering<T> extends IdentifiedCommit {
 }
 
 /** A call that may be repeated. */
-export class Request<T> implements Answering<T>, RequestName {
-  readonly producer: string;
-  readonly sequence: number;
-  readonly settled: number;
+export class Request<T> implements Answering<T> {
+  readonly name: CallName;
   readonly answer: Answer<T>;
   #tell: (() => T) | undefined;
   #answerCount = 1;
 
-  constructor({ from, sequence, settled }: CallName, answer: Answer<T>) {
-    this.producer = from.text;
-    this.sequence = sequence;
-    this.settled = settled;
+  constructor(name: CallName, answer: Answer<T>) {
+    this.name = name;
     this.answer = answer;
   }
 
@@ -170,7 +166,7 @@ export class Request<T> implements Answering<T>, RequestName {
   }
 
   nameOf(): RequestName {
-    return this;
+    return this.name;
   }
 
   get bytesMax(): number {
@@ -195,25 +191,26 @@ export class Request<T> implements Answering<T>, RequestName {
 
 /** Calls with names of their own that are carried out by one commit, and answered one by one. */
 class RequestRun<T> implements Answering<T[]> {
-  readonly count: number;
   readonly #answer: Answer<T>;
-  readonly #first: CallName;
+  readonly #names: readonly CallName[];
   #tell: (() => T[]) | undefined;
   #told: T[] | undefined;
 
-  constructor(first: CallName, answer: Answer<T>, count: number) {
-    this.#first = first;
+  constructor(names: readonly CallName[], answer: Answer<T>) {
+    this.#names = names;
     this.#answer = answer;
-    this.count = count;
   }
 
   get kind(): number {
     return this.#answer.kind;
   }
 
+  get count(): number {
+    return this.#names.length;
+  }
+
   nameOf(index: number): RequestName {
-    const { from, sequence, settled } = this.#first;
-    return { producer: from.text, sequence: sequence + index, settled };
+    return this.#names[index]!;
   }
 
   get bytesMax(): number {
@@ -258,38 +255,40 @@ export function requestedEach<T>(
   } catch (error) {
     return Promise.reject(error as Error);
   }
-  const run = new RequestRun(name, answer, inputs.length);
-  if (!areNew(engine, run)) return Promise.all(inputs.map((_, at) => alone(at, name.at(at))));
+  const names = inputs.map((_, index) => name.at(index));
+  const run = new RequestRun(names, answer);
+  if (!areNew(engine, run)) return Promise.all(names.map((each, index) => alone(index, each)));
   return untilAnswered(engine, run, together(run));
 }
 
 /**
  * Calls of which each puts one message in, in their order (`PUT_EACH`).
- * @param name of the first
  * @param mayJoin whether one commit may make them
  * @param together stages all of them, or throws
  * @param alone makes one of them, or answers it as it was answered before
  */
 export function putEach<T>(
   engine: Engine,
-  name: CallName | undefined,
+  names: readonly CallName[] | undefined,
   answer: Answer<T>,
   count: number,
   mayJoin: boolean,
   together: (run: RequestRun<T> | undefined, resolve: (told: T[]) => void, reject: (error: Error) => void) => void,
   alone: (index: number, name: CallName | undefined) => Promise<T>,
 ): Promise<T[]> | Promise<T>[] {
-  const run = name === undefined ? undefined : new RequestRun(name, answer, count);
-  if (mayJoin && !engine.stalled && (run === undefined || areNew(engine, run))) {
-    const { told, resolve, reject } = settledLater<T[]>();
+  const run = names && new RequestRun(names, answer);
+  const { told, resolve, reject } = settledLater<T[]>();
+  if (mayJoin && !engine.stalled && (run === undefined || begin(engine, run, told))) {
     try {
       together(run, resolve, reject);
-      return run === undefined ? told : untilAnswered(engine, run, told);
+      if (run !== undefined) endOnceAnswered(engine, run, told);
+      return told;
     } catch {
       // Each of them will say why.
+      if (run !== undefined) end(engine, run, run.count);
     }
   }
-  return Array.from({ length: count }, (_, index) => alone(index, name?.at(index)));
+  return Array.from({ length: count }, (_, index) => alone(index, names?.[index]));
 }
 
 /** Functions that keep nothing but the promise: what the calls bring is not to stay in memory until they are answered. */
@@ -303,12 +302,12 @@ function settledLater<T>() {
   return { told, resolve, reject };
 }
 
+function isNew(engine: Engine, name: RequestName): boolean {
+  return engine.underWay.find(name) === undefined && engine.catalog.requests.find(name) === undefined;
+}
+
 function areNew(engine: Engine, calls: IdentifiedCommit): boolean {
-  for (let index = 0; index < calls.count; index++) {
-    const each = calls.nameOf(index);
-    if (engine.underWay.find(each) === undefined && engine.catalog.requests.find(each) === undefined) continue;
-    return false;
-  }
+  for (let index = 0; index < calls.count; index++) if (!isNew(engine, calls.nameOf(index))) return false;
   return true;
 }
 
@@ -318,14 +317,34 @@ function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>)
   for (let index = 0; index < calls.count; index++) {
     engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);
   }
-  const ended = () => {
-    for (let index = 0; index < calls.count; index++) engine.underWay.delete(calls.nameOf(index));
-  };
+  endOnceAnswered(engine, calls, told);
+  return told;
+}
+
+/** The same, until they are ended; false when one of them has been made before, also as one of these. */
+function begin<T>(engine: Engine, run: RequestRun<T>, told: Promise<T[]>): boolean {
+  for (let index = 0; index < run.count; index++) {
+    const name = run.nameOf(index);
+    if (!isNew(engine, name)) {
+      end(engine, run, index);
+      return false;
+    }
+    engine.underWay.add(name, run.kind, told, index);
+  }
+  return true;
+}
+
+/** Of several, those before `to`. */
+function end(engine: Engine, calls: IdentifiedCommit, to: number): void {
+  for (let index = 0; index < to; index++) engine.underWay.delete(calls.nameOf(index));
+}
+
+function endOnceAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>): void {
+  const ended = () => end(engine, calls, calls.count);
   told.then(ended, (error: unknown) => {
     // No one will know more than this as long as the directory is open.
     if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) ended();
   });
-  return told;
 }
 
 function checkLast({ sequence }: CallName, count: number): void {
@@ -369,16 +388,17 @@ async function again<T>(
   request: Request<T>,
   call: Call<T>,
 ): Promise<T> {
-  const { answer, sequence } = request;
-  for (let first = engine.underWay.find(request); first !== undefined; first = engine.underWay.find(request)) {
-    if (first.kind !== answer.kind) throw otherCall(request);
+  const { answer, name } = request;
+  const { sequence } = name;
+  for (let first = engine.underWay.find(name); first !== undefined; first = engine.underWay.find(name)) {
+    if (first.kind !== answer.kind) throw otherCall(name);
     const told = await answerOf<T>(first);
     if (answer.isNone?.(told) === true) continue;
-    const carriedOut = engine.catalog.requests.find(request);
+    const carriedOut = engine.catalog.requests.find(name);
     await untilDurable(engine, options, carriedOut?.state === "answered" ? carriedOut.lsn : engine.lsn);
     return told;
   }
-  const known = engine.catalog.requests.find(request);
+  const known = engine.catalog.requests.find(name);
   if (known?.state === "forgotten") {
     throw new VarveError(
       "ERR_OUTCOME_UNKNOWN",
@@ -391,10 +411,10 @@ async function again<T>(
   if (known !== undefined) {
     await untilDurable(engine, options, known.lsn);
     const input = new Decoder(known.answer);
-    if (input.u8() !== answer.kind) throw otherCall(request);
+    if (input.u8() !== answer.kind) throw otherCall(name);
     before = await answer.decode(input);
     if (answer.goesOn !== true) return before;
-    const other = engine.underWay.find(request);
+    const other = engine.underWay.find(name);
     if (other !== undefined) return await answerOf<T>(other);
   }
   return await untilAnswered(engine, request, call(request, before));

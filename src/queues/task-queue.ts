@@ -47,7 +47,7 @@ import {
   resolveTransactionEnqueueOptions,
   type TaskConfig,
 } from "../api/options.js";
-import { PUT_EACH, type PutsEach } from "../api/put-each.js";
+import { PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
 import { checkScheduleName, checkTaskName, resolveDue, resolveScheduleSpec } from "../api/schedule-options.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
@@ -156,14 +156,18 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
     );
   }
 
+  get [PUTS_INTO](): object {
+    return this.#state;
+  }
+
   [PUT_EACH](
     inputs: readonly Input<I>[],
     durability: Durability | undefined,
-    first: CallName | undefined,
+    names: readonly CallName[] | undefined,
   ): Promise<Enqueued[]> | Promise<Enqueued>[] {
     return putEach(
       this.engine,
-      first,
+      names,
       this.#oneTask,
       inputs.length,
       !this.#state.room.isLimited, // a batch goes in as a whole, also past the limits

@@ -51,8 +51,8 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a batch of calls does not look for those that were made",
     file: "src/queues/requested.ts",
-    search: "engine.catalog.requests.find(each) === undefined) continue;",
-    replacement: "engine.catalog.requests.find(each) !== null) continue;",
+    search: "if (!isNew(engine, calls.nameOf(index))) return false;",
+    replacement: "if (calls.count === 0) return false;",
     breaks: "each call of a batch is carried out once",
     killer: testFile(conformance, "request: each of a batch"),
   },
@@ -75,10 +75,19 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "messages in a row that cannot be one commit are refused together",
     file: "src/queues/requested.ts",
-    search: "    } catch {\n      // Each of them will say why.\n    }",
-    replacement: "    } catch (error) {\n      return Promise.reject(error);\n    }",
+    search: "    } catch {\n      // Each of them will say why.\n      if (run !== undefined)",
+    replacement:
+      "    } catch (error) {\n      if (run === undefined || run !== null) return Promise.reject(error);\n      if (run !== undefined)",
     breaks: "each call of a client is answered by itself",
     killer: testFile("test/native/runs.test.ts", "cannot be one commit"),
+  },
+  {
+    name: "a call that is made twice at once is made twice",
+    file: "src/queues/requested.ts",
+    search: "    if (!isNew(engine, name)) {\n      end(engine, run, index);\n      return false;\n    }\n",
+    replacement: "",
+    breaks: "a call that is repeated is carried out once",
+    killer: testFile("test/native/runs.test.ts", "made twice at once"),
   },
   {
     name: "a redrive that is made again begins anew",

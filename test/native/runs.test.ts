@@ -1,4 +1,4 @@
-/** Calls in a row that one client puts into one queue: made together, and each answered as if it had been alone. */
+/** Calls that put something into one queue in one turn, whoever makes them: made together, and each answered as if it had been alone. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -93,6 +93,63 @@ test("calls that arrive together are one commit, and are answered one by one, al
       (await queue.dequeueBatch({ max: 20 })).map(({ payload }) => `${payload}`),
       tasks.map((_, index) => `t${index}`),
     );
+  }));
+
+test("those of several clients are one commit for each queue, and go to each of them", () =>
+  withNative({}, async (native) => {
+    const clients: RawNative[] = [];
+    for (let index = 0; index < 8; index++) clients.push(await entered(native));
+    let so = 0;
+    // That all of it arrives in one turn is likely, no more.
+    await eventually("a turn in which all of them are made", async () => {
+      const before = await commits(native);
+      const answers = await Promise.all(
+        clients.flatMap((client, index) => [append(client, `m${so + index}`)(), enqueue(client, `t${so + index}`)()]),
+      );
+      const offsets = told(answers.filter((_, index) => index % 2 === 0));
+      assert.deepEqual(
+        offsets,
+        offsets.map((_, index) => so + index),
+      );
+      const ids = new Set(told(answers.filter((_, index) => index % 2 === 1)));
+      assert.equal(ids.size, clients.length);
+      so += clients.length;
+      return (await commits(native)) - before === 2;
+    });
+    const log = await native.mq.openLog("log");
+    const texts = await textsOf(log);
+    assert.deepEqual(
+      texts,
+      texts.map((_, index) => `m${index}`),
+    );
+    assert.equal(texts.length, so);
+  }));
+
+test("a call that is made twice at once is made once, by one client or by two", () =>
+  withNative({}, async (native) => {
+    const client = await entered(native);
+    const twice = [
+      append(client, "a", 1),
+      append(client, "b", 5),
+      append(client, "b again", 5),
+      append(client, "c", 3),
+    ];
+    assert.deepEqual(told(await together(client, twice)), [0, 1, 1, 2]);
+    const producer = Buffer.alloc(16, 7);
+    const others = [await entered(native), await entered(native)];
+    const answers = others.map((other, index) =>
+      other.ask(
+        Methods.append,
+        LOG,
+        (output) => {
+          output.u8(0);
+          writeMessage(output, { payload: `d${index}`, key: undefined, headers: undefined });
+        },
+        [producer, 1],
+      ),
+    );
+    assert.deepEqual(told(await Promise.all(answers)), [3, 3]);
+    assert.deepEqual(await textsOf(await native.mq.openLog("log")), ["a", "b", "c", "d0"]);
   }));
 
 test("what comes behind them finds them made, and calls without a name are made together as well", () =>
