@@ -27,6 +27,7 @@ import { writeName } from "../wire/name.js";
 import { Output } from "../wire/output.js";
 import { formatTarget, type Target } from "../wire/target.js";
 import { readValue, writeValue } from "../wire/value.js";
+import { Calls } from "./calls.js";
 import type { Handle, Opening } from "./handle.js";
 import type { ResolvedDialOptions } from "./options.js";
 import { type GiveUp, Pending, type ReadAnswer } from "./pending.js";
@@ -68,7 +69,7 @@ export class Link implements Listener {
   /** Where calls are written that cannot go out yet: they are sent from `#pending`. */
   readonly #shelf: Output;
   #current: Output;
-  readonly #pending = new Map<number, Pending>();
+  readonly #pending = new Calls();
   #pendingBytes = 0;
   readonly #streams = new Map<number, StreamEnd>();
   readonly #handles = new Map<number, WeakRef<Handle>>();
@@ -208,7 +209,7 @@ export class Link implements Listener {
       method.isNamed ? this.#named : 0,
     );
     this.#takeId();
-    this.#pending.set(pending.id, pending);
+    this.#pending.add(pending);
     this.#pendingBytes += frame.length;
     if (this.#route.isBackground && this.#pending.size === 1) this.#letRest();
     if (this.#current === this.#output) {
@@ -278,16 +279,14 @@ export class Link implements Listener {
   #settled(): number {
     if (this.#sequence - this.#settledAt < SETTLED_EVERY) return this.#settledUpTo;
     this.#settledAt = this.#sequence;
-    let oldest = this.#sequence;
-    for (const { sequence } of this.#pending.values()) if (sequence > 0 && sequence < oldest) oldest = sequence;
-    this.#settledUpTo = oldest - 1;
+    this.#settledUpTo = (this.#pending.oldestSequence ?? this.#sequence) - 1;
     return this.#settledUpTo;
   }
 
   #takeId(): void {
     do {
       this.#nextId = (this.#nextId + 1) % U32;
-    } while (this.#nextId === 0 || this.#pending.has(this.#nextId) || this.#streams.has(this.#nextId));
+    } while (this.#nextId === 0 || this.#pending.get(this.#nextId) !== undefined || this.#streams.has(this.#nextId));
   }
 
   #flushSoon(): void {
@@ -442,7 +441,7 @@ export class Link implements Listener {
 
   /** False when it has been settled already. */
   #forget(pending: Pending): boolean {
-    if (!this.#pending.delete(pending.id)) return false;
+    if (!this.#pending.delete(pending)) return false;
     this.#pendingBytes -= pending.frame.length;
     if (this.#pending.size === 0) {
       this.#drained?.();
@@ -532,7 +531,7 @@ export class Link implements Listener {
     if (this.#isClosed) return;
     this.logger.warn({ target: this.#shownTarget, error }, "the connection to the daemon was lost");
     const knowsNames = (this.#features & Feature.identity) !== 0;
-    for (const pending of this.#pending.values()) {
+    for (const pending of this.#pending) {
       const isSent = pending.connection !== 0;
       pending.connection = 0;
       const broken = this.#handles.get(pending.handle)?.deref()?.broken;
@@ -608,7 +607,7 @@ export class Link implements Listener {
       };
       const failed = (error: Error) => {
         handle.broken = error;
-        for (const pending of this.#pending.values()) {
+        for (const pending of this.#pending) {
           if (pending.handle !== handle.id || !this.#forget(pending)) continue;
           pending.refused(pending.repeated ? lost(pending, error) : error);
         }
@@ -633,7 +632,7 @@ export class Link implements Listener {
       );
       this.#takeId();
       pending.connection = this.#connection;
-      this.#pending.set(pending.id, pending);
+      this.#pending.add(pending);
       this.#pendingBytes += frame.length;
       this.#flushSoon();
     });
@@ -643,7 +642,7 @@ export class Link implements Listener {
     const nowMs = performance.now();
     const socket = this.#socket!;
     socket.cork();
-    for (const pending of this.#pending.values()) {
+    for (const pending of this.#pending) {
       if (pending.connection === this.#connection) continue;
       pending.connection = this.#connection;
       pending.shortenWait(nowMs);
@@ -657,7 +656,7 @@ export class Link implements Listener {
     const nowMs = performance.now();
     const { requestMs, offlineMs } = this.options;
     if (this.#socket === undefined) {
-      for (const pending of this.#pending.values()) {
+      for (const pending of this.#pending) {
         if (pending.waitEndsMs !== undefined && pending.waitEndsMs <= nowMs) {
           this.#forget(pending);
           pending.end("over");
@@ -671,7 +670,7 @@ export class Link implements Listener {
       this.#listen(nowMs);
     }
     if (requestMs === Number.POSITIVE_INFINITY) return;
-    for (const pending of this.#pending.values()) {
+    for (const pending of this.#pending) {
       const from = pending.waitEndsMs ?? pending.startedMs;
       if (nowMs - from <= requestMs || !this.#forget(pending)) continue;
       const error = new VarveError(
@@ -694,7 +693,7 @@ export class Link implements Listener {
   }
 
   #refuseAll(why: (pending: Pending) => Error): void {
-    for (const pending of this.#pending.values()) if (this.#forget(pending)) pending.refused(why(pending));
+    for (const pending of this.#pending) if (this.#forget(pending)) pending.refused(why(pending));
   }
 
   // ------------------------------------------------------------------------------------------------------- the end
@@ -711,7 +710,7 @@ export class Link implements Listener {
     for (const stream of this.#streams.values()) stream.closed();
     this.#streams.clear();
     const { closeMs } = this.options;
-    for (const pending of this.#pending.values()) this.#closeWait(pending, error);
+    for (const pending of this.#pending) this.#closeWait(pending, error);
     await this.#whenDrained(closeMs);
     this.#refuseAll((pending) =>
       pending.connection === 0 && !pending.repeated ? error : outcomeUnknown(pending.method, error),

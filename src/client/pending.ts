@@ -33,6 +33,10 @@ export class Pending {
   isAborted = false;
   /** Stops listening to the caller's signal. */
   unwatch: (() => void) | undefined;
+  /** For `Calls` alone: its neighbours in the order of calls, and who shares its slot. */
+  before: Pending | undefined;
+  behind: Pending | undefined;
+  inSlot: Pending | undefined;
 
   constructor(
     id: number,
