@@ -1,8 +1,10 @@
-/** Whoever waits is served when there is something for him, whatever else ends in the same turn of the event loop. */
+/** What the end of a turn of the event loop brings: once, and whoever waits is served when there is something for him. */
 
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { test } from "node:test";
+import { AT_TURN_END, type TakesTurns } from "../src/api/put-each.js";
+import type { MessageQueue } from "../src/index.js";
 import { open } from "../src/index.js";
 import { makeDirectory, removeDirectory } from "./support/directories.js";
 
@@ -40,4 +42,21 @@ test("a poll gets a task that is put in in the turn in which a sync of others en
   }
   assert.equal(taken, "a task");
   await Promise.all([polled, appended, enqueued]);
+});
+
+test("a turn at whose end more is put in ends once", async (t) => {
+  const directory = makeDirectory();
+  const mq: MessageQueue & Partial<TakesTurns> = await open(directory, { durability: "async" });
+  const log = await mq.openLog("log");
+  t.after(async () => {
+    await mq.close();
+    removeDirectory(directory);
+  });
+  const later = t.mock.method(globalThis, "setImmediate");
+  const appended = new Promise<number>((resolve) => {
+    mq[AT_TURN_END]!(() => resolve(log.append("a record")));
+  });
+  assert.equal(await appended, 0);
+  const [first, ...others] = later.mock.calls.map((call) => call.arguments[0]);
+  assert.ok(first !== undefined && !others.includes(first));
 });

@@ -36,7 +36,7 @@ import { closedError, Reads } from "../storage/reads.js";
 import type { BatchRef, Stream } from "../storage/stream.js";
 import type { ReaderContext } from "../storage/stream-reader.js";
 import type { Wal } from "../storage/wal.js";
-import { ENTRY_HEADER_BYTES, sealEntry } from "../storage/wal-format.js";
+import { ENTRY_HEADER_BYTES, type EntryHeader, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
 import { type LogTime, OP_REQUEST } from "./queue-state.js";
@@ -171,10 +171,13 @@ export class Engine implements ReaderContext {
   };
   readonly #endTurn = () => {
     this.#stageLast();
+    this.#turnEnds = false;
     this.flush();
     this.#runWakes();
   };
   readonly #meta = new Encoder(64 * 1024);
+  /** Of the entry that is written: made once, as every entry has one. */
+  readonly #header: Omit<EntryHeader, "crc">;
   #block: Block;
   #operationStart = 0;
   #entryStart = 0;
@@ -182,8 +185,9 @@ export class Engine implements ReaderContext {
   #bulkCrc = 0;
   #batch: OpenBatch | undefined;
   #spareBatch: OpenBatch | undefined;
-  #refs: BatchRef[] = [];
-  #operations: Operation[] = [];
+  /** Of the entry being staged. Lists are made for their first, as most stay at one: an empty one takes room for many when it gets it. */
+  #refs: BatchRef[] | undefined;
+  #operations: Operation[] | undefined;
   #staging = false;
   #wallMs = 0;
   /** Time of the entry being applied: what its operations count from, in life and in replay. */
@@ -197,8 +201,10 @@ export class Engine implements ReaderContext {
   #syncTimer: { cancel(): void } | undefined;
   /** Elapsed time when the oldest entry was written that no sync under way or done, and no checkpoint, covers. */
   #unsyncedSince: number | undefined;
-  readonly #wakes = new Set<() => void>();
-  #lastToStage: (() => void)[] = [];
+  #wakes = new Set<() => void>();
+  #lastToStage: (() => void)[] | undefined;
+  /** `#endTurn` will be called, and what is staged until then is written by it. */
+  #turnEnds = false;
 
   /** The log is being marked, or is durably marked, as one in which commits are acknowledged early. */
   #noting = false;
@@ -240,6 +246,17 @@ export class Engine implements ReaderContext {
     this.reserves = new Reserves(this.disk, this.directory, this.wal, start.snapshotBytes);
     this.#block = this.blocks.take(0);
     this.#meta.position = ENTRY_HEADER_BYTES;
+    this.#header = {
+      generation: this.generation,
+      bulkBytes: 0,
+      metaBytes: 0,
+      lsn: 0,
+      watermark: 0,
+      elapsedMs: 0,
+      wallMs: 0,
+      prevCrc: 0,
+      bulkCrc: 0,
+    };
   }
 
   // -------------------------------------------------------------------------------------------------------- time
@@ -406,13 +423,15 @@ export class Engine implements ReaderContext {
    * @param request that it carries out, or several; `requestBytes` of it are part of what `begin` was told
    */
   add(operation: Operation, request?: IdentifiedCommit): void {
-    this.#operations.push(request === undefined ? operation : this.#identified(operation, request));
+    const whole = request === undefined ? operation : this.#identified(operation, request);
+    if (this.#operations === undefined) this.#operations = [whole];
+    else this.#operations.push(whole);
   }
 
   #identified(operation: Operation, request: IdentifiedCommit): Operation {
-    const answers: string[] = [];
+    const answers = new Array<string>(request.count);
     for (let index = 0; index < request.count; index++) {
-      answers.push(encodeRequest(this.operation(OP_REQUEST, 0), request, index));
+      answers[index] = encodeRequest(this.operation(OP_REQUEST, 0), request, index);
       this.endOperation();
     }
     return new IdentifiedOperation(operation, request, answers, this.#carriedOut);
@@ -420,8 +439,9 @@ export class Engine implements ReaderContext {
 
   /** Calls back once, before what this turn staged is written: to stage more of it. */
   atTurnEnd(callback: () => void): void {
-    if (this.#lastToStage.length === 0) this.clock.defer(this.#endTurn);
-    this.#lastToStage.push(callback);
+    if (this.#lastToStage === undefined) this.#lastToStage = [callback];
+    else this.#lastToStage.push(callback);
+    this.#endTurnLater();
   }
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */
@@ -436,10 +456,10 @@ export class Engine implements ReaderContext {
     if (!this.#staging) return;
     this.#closeBatch();
     this.#staging = false;
-    const operations = this.#operations;
-    const refs = this.#refs;
-    this.#operations = [];
-    this.#refs = [];
+    const operations = this.#operations ?? [];
+    const refs = this.#refs ?? [];
+    this.#operations = undefined;
+    this.#refs = undefined;
     const meta = this.#meta;
     const metaBytes = meta.position - ENTRY_HEADER_BYTES;
     meta.position = ENTRY_HEADER_BYTES;
@@ -465,17 +485,16 @@ export class Engine implements ReaderContext {
     const end = start + ENTRY_HEADER_BYTES + bulkBytes + metaBytes;
     const lsn = this.lsn + 1;
     this.entryTime = this.time();
-    const crc = sealEntry(buffer, start, end, {
-      generation: this.generation,
-      bulkBytes,
-      metaBytes,
-      lsn,
-      watermark: this.durableLsn,
-      elapsedMs: this.entryTime.elapsedMs,
-      wallMs: this.entryTime.wallMs,
-      prevCrc: this.crc,
-      bulkCrc: this.#bulkCrc,
-    });
+    const header = this.#header;
+    header.bulkBytes = bulkBytes;
+    header.metaBytes = metaBytes;
+    header.lsn = lsn;
+    header.watermark = this.durableLsn;
+    header.elapsedMs = this.entryTime.elapsedMs;
+    header.wallMs = this.entryTime.wallMs;
+    header.prevCrc = this.crc;
+    header.bulkCrc = this.#bulkCrc;
+    const crc = sealEntry(buffer, start, end, header);
     let position: number;
     try {
       position = this.wal.write(buffer, start, end - start);
@@ -705,6 +724,12 @@ export class Engine implements ReaderContext {
     this.#bulkCrc = 0;
     this.#staging = true;
     this.#wallMs = this.clock.wallMs();
+    this.#endTurnLater();
+  }
+
+  #endTurnLater(): void {
+    if (this.#turnEnds) return;
+    this.#turnEnds = true;
     this.clock.defer(this.#endTurn);
   }
 
@@ -802,7 +827,7 @@ export class Engine implements ReaderContext {
     this.#bulkCrc = crc32(buffer, position, position + 4, this.#bulkCrc);
     this.#bulkEnd = position + batchFileBytes(end - position);
     zeroPadding(buffer, position, end - position);
-    this.#refs.push({
+    const ref: BatchRef = {
       stream,
       base,
       next: base + count,
@@ -814,7 +839,9 @@ export class Engine implements ReaderContext {
       blockStart: position,
       wal: this.wal.current,
       position: 0,
-    });
+    };
+    if (this.#refs === undefined) this.#refs = [ref];
+    else this.#refs.push(ref);
   }
 
   #applied(operations: Operation[], refs: BatchRef[]): void {
@@ -845,9 +872,9 @@ export class Engine implements ReaderContext {
   }
 
   #stageLast(): void {
-    if (this.#lastToStage.length === 0) return;
     const callbacks = this.#lastToStage;
-    this.#lastToStage = [];
+    if (callbacks === undefined) return;
+    this.#lastToStage = undefined;
     for (const callback of callbacks) callback();
   }
 
@@ -858,8 +885,9 @@ export class Engine implements ReaderContext {
   /** Unless there is something to be applied before: then the end of the turn calls them back. */
   #runWakes(): void {
     if (this.#wakes.size === 0 || this.#staging) return;
-    const wakes = [...this.#wakes];
-    this.#wakes.clear();
+    const wakes = this.#wakes;
+    // Not cleared: a set that is leads on to what it holds next, and one that is old keeps all of that until a full collection.
+    this.#wakes = new Set();
     for (const wake of wakes) wake();
   }
 

@@ -9,17 +9,17 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a request is not part of its commit",
     file: "src/engine/engine.ts",
-    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index));\n      this.endOperation();",
-    replacement: "encodeRequest(new Encoder(64), request, index));\n      void OP_REQUEST;",
+    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n      this.endOperation();",
+    replacement: "encodeRequest(new Encoder(64), request, index);\n      void OP_REQUEST;",
     breaks: "a call whose answer was lost is carried out once, over a crash too",
     killer: simulator,
   },
   {
     name: "requests are noted by an entry of their own",
     file: "src/engine/engine.ts",
-    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index));\n      this.endOperation();",
+    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n      this.endOperation();",
     replacement:
-      "encodeRequest(new Encoder(64), request, index));\n      this.wake(() => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
+      "encodeRequest(new Encoder(64), request, index);\n      this.wake(() => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
       "        encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n        this.endOperation();\n      });",
     breaks: "a call and its name are durable together",
     killer: testFile(cases, "wherever it falls"),
