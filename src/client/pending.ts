@@ -1,3 +1,4 @@
+import type { Linked } from "../api/linked-table.js";
 import type { Input } from "../wire/input.js";
 import type { Method } from "../wire/methods.js";
 
@@ -11,7 +12,7 @@ export type GiveUp<T> = (why: "aborted" | "over") => T;
 const WAIT_AT = 13;
 
 /** A call that has not been answered. */
-export class Pending {
+export class Pending implements Linked<Pending> {
   readonly id: number;
   readonly method: Method;
   readonly handle: number;
@@ -33,7 +34,7 @@ export class Pending {
   isAborted = false;
   /** Stops listening to the caller's signal. */
   unwatch: (() => void) | undefined;
-  /** For `Calls` alone: its neighbours in the order of calls, and who shares its slot. */
+  // For the table that it stands in.
   before: Pending | undefined;
   behind: Pending | undefined;
   inSlot: Pending | undefined;
@@ -62,6 +63,10 @@ export class Pending {
     this.read = read;
     this.giveUp = giveUp;
     this.sequence = sequence;
+  }
+
+  get key(): number {
+    return this.id;
   }
 
   /** Makes the frame say how much of the wait is left. */

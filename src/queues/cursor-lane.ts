@@ -66,7 +66,7 @@ export class CursorLane extends Lane {
     const ahead = main.ledger.aheadBelow(from) - main.ledger.aheadBelow(main.from);
     let count = Math.max(0, main.fresh - this.stream.recordsBetween(main.from, from) + ahead);
     for (const offset of ledger.outstanding.keys()) if (offset >= from) count--;
-    for (const task of main.ledger.outstanding.values()) if (this.#isBack(task)) count++;
+    for (const task of main.ledger.outstanding) if (this.#isBack(task)) count++;
     return Math.max(0, count);
   }
 
@@ -131,7 +131,7 @@ export class CursorLane extends Lane {
     this.#nextBack = 0;
     this.#backAgain = [];
     if (this.from >= this.#main.from) return;
-    for (const task of outstanding.values()) if (this.#isBack(task)) this.#backAgain.push(task.offset);
+    for (const task of outstanding) if (this.#isBack(task)) this.#backAgain.push(task.offset);
     this.#backAgain.sort((a, b) => a - b);
   }
 
@@ -169,7 +169,7 @@ export class CursorLane extends Lane {
 /** The offset of the first task of a lane that its queue could give out now; behind the last one if there is none. */
 export function oldestAvailable({ ledger, from, stream }: Lane): number {
   let oldest = Math.min(from, stream.next);
-  for (const task of ledger.outstanding.values()) if (task.offset < oldest && isGivable(task)) oldest = task.offset;
+  for (const task of ledger.outstanding) if (task.offset < oldest && isGivable(task)) oldest = task.offset;
   return oldest;
 }
 

@@ -108,7 +108,7 @@ function describeWheel(wheel: Wheel): object {
 
 function lane(number: number, input: Decoder): object {
   const ledger = Ledger.decode(number, input);
-  const outstanding = [...ledger.outstanding.values()].map((task) => ({
+  const outstanding = [...ledger.outstanding].map((task) => ({
     offset: task.offset,
     phase: phaseName(task.phase),
     attempt: task.attempt,

@@ -191,7 +191,7 @@ function laneProblems({ ledger, stream }: Lane): StateProblem[] {
       reason: `${ledger.outstanding.size} tasks are outstanding, but ${inAPhase} leased, waiting or ready`,
     });
   }
-  for (const task of ledger.outstanding.values()) {
+  for (const task of ledger.outstanding) {
     const reason = taskProblem(task, stream);
     if (reason !== undefined) problems.push({ reason, offsets: [task.offset, task.offset] });
   }

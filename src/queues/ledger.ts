@@ -14,6 +14,7 @@
  */
 
 import type { Failure } from "../api/contract.js";
+import { type Linked, LinkedTable } from "../api/linked-table.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { OrderKeys } from "./order.js";
 import { TimeHeap } from "./time-heap.js";
@@ -25,7 +26,7 @@ export type TaskPhase = (typeof TaskPhase)[keyof typeof TaskPhase];
 /** Failures that are kept with a task. */
 export const FAILURES_MAX = 16;
 
-export class Outstanding {
+export class Outstanding implements Linked<Outstanding> {
   readonly ledger: Ledger;
   readonly offset: number;
   /** `Done` as well while it is not in the ledger yet. */
@@ -57,10 +58,21 @@ export class Outstanding {
   reserved = false;
   /** Place in the heap of its clock; -1 when in none. */
   heapIndex = -1;
+  // For the table of the outstanding tasks.
+  before: Outstanding | undefined;
+  behind: Outstanding | undefined;
+  inSlot: Outstanding | undefined;
+  // For the list of the leased ones.
+  leasedBefore: Outstanding | undefined;
+  leasedBehind: Outstanding | undefined;
 
   constructor(ledger: Ledger, offset: number) {
     this.ledger = ledger;
     this.offset = offset;
+  }
+
+  get key(): number {
+    return this.offset;
   }
 
   addFailure(failure: Failure): void {
@@ -70,12 +82,49 @@ export class Outstanding {
   }
 }
 
+/** The tasks that are handed out, longest first. No Set, for the reason that `LinkedTable` is no Map. */
+class Leases implements Iterable<Outstanding> {
+  size = 0;
+  #first: Outstanding | undefined;
+  #last: Outstanding | undefined;
+
+  /** The one that was handed out first. */
+  get first(): Outstanding | undefined {
+    return this.#first;
+  }
+
+  /** @param task that is not here */
+  add(task: Outstanding): void {
+    task.leasedBefore = this.#last;
+    if (this.#last === undefined) this.#first = task;
+    else this.#last.leasedBehind = task;
+    this.#last = task;
+    this.size++;
+  }
+
+  /** @param task that is here */
+  delete(task: Outstanding): void {
+    const { leasedBefore, leasedBehind } = task;
+    if (leasedBefore === undefined) this.#first = leasedBehind;
+    else leasedBefore.leasedBehind = leasedBehind;
+    if (leasedBehind === undefined) this.#last = leasedBefore;
+    else leasedBehind.leasedBefore = leasedBefore;
+    task.leasedBefore = undefined;
+    task.leasedBehind = undefined;
+    this.size--;
+  }
+
+  *[Symbol.iterator](): Generator<Outstanding, void, void> {
+    for (let task = this.#first; task !== undefined; task = task.leasedBehind) yield task;
+  }
+}
+
 export class Ledger {
   /** Number of the lane whose tasks these are. */
   readonly lane: number;
   /** The next task never delivered. */
   cursor: number;
-  readonly outstanding = new Map<number, Outstanding>();
+  readonly outstanding = new LinkedTable<Outstanding>();
   /** Tasks whose time has come, in the order in which it came. */
   readonly ready = new Set<Outstanding>();
   /** Tasks given back to the head; the last one comes first. */
@@ -85,7 +134,7 @@ export class Ledger {
   /** Who keeps that order, if anybody. */
   orders: OrderKeys | undefined;
   /** Tasks handed out, longest first. */
-  readonly leased = new Set<Outstanding>();
+  readonly leased = new Leases();
   /** By the end of the lease / by due time, elapsed / by due time, wall clock. */
   readonly byLease = new TimeHeap<Outstanding>();
   readonly byElapsed = new TimeHeap<Outstanding>();
@@ -112,7 +161,9 @@ export class Ledger {
   /** The lowest offset that is not done. */
   get lowest(): number {
     let lowest = this.cursor;
-    for (const offset of this.outstanding.keys()) if (offset < lowest) lowest = offset;
+    for (let task = this.outstanding.oldest; task !== undefined; task = task.behind) {
+      if (task.offset < lowest) lowest = task.offset;
+    }
     return lowest;
   }
 
@@ -125,7 +176,9 @@ export class Ledger {
   hasOutstanding(from: number, to: number): boolean {
     if (this.outstanding.size === 0) return false;
     if (this.outstanding.size < to - from) {
-      for (const offset of this.outstanding.keys()) if (offset >= from && offset < to) return true;
+      for (let task = this.outstanding.oldest; task !== undefined; task = task.behind) {
+        if (task.offset >= from && task.offset < to) return true;
+      }
       return false;
     }
     for (let offset = from; offset < to; offset++) if (this.outstanding.has(offset)) return true;
@@ -165,7 +218,7 @@ export class Ledger {
   /** Takes in a task whose time has come, and that waited for it elsewhere. */
   ripened(offset: number, since: number): void {
     const task = new Outstanding(this, offset);
-    this.outstanding.set(offset, task);
+    this.outstanding.add(task);
     this.#makeReady(task, since);
   }
 
@@ -184,7 +237,7 @@ export class Ledger {
     if (task.phase !== TaskPhase.Done) {
       this.#leave(task);
     } else {
-      this.outstanding.set(task.offset, task);
+      this.outstanding.add(task);
       this.advance(task.offset + 1);
     }
     this.takenBytes += task.bytes;
@@ -236,7 +289,7 @@ export class Ledger {
     if (task.phase !== TaskPhase.Leased) this.takenBytes += task.bytes;
     this.#leave(task);
     task.phase = TaskPhase.Done;
-    this.outstanding.delete(task.offset);
+    this.outstanding.delete(task);
     if (task.order !== 0) this.orders?.finished(task);
   }
 
@@ -249,7 +302,7 @@ export class Ledger {
 
   /** The same for one that the cursor has come to. */
   blockFresh(task: Outstanding, elapsedMs: number): void {
-    this.outstanding.set(task.offset, task);
+    this.outstanding.add(task);
     this.advance(task.offset + 1);
     task.phase = TaskPhase.Blocked;
     task.since = elapsedMs;
@@ -277,7 +330,7 @@ export class Ledger {
 
   /** Is done with everything below an offset that is not handed out. */
   clear(offset: number): void {
-    for (const task of [...this.outstanding.values()]) {
+    for (const task of [...this.outstanding]) {
       if (task.offset < offset && task.phase !== TaskPhase.Leased) this.finish(task);
     }
     this.advance(offset);
@@ -306,7 +359,7 @@ export class Ledger {
 
   /** After the directory was closed for `closedMs` of wall clock time: leases stood still, delays did not. */
   resume(lastElapsedMs: number, nowWallMs: number): void {
-    for (const task of this.outstanding.values()) {
+    for (const task of this.outstanding) {
       if (task.phase !== TaskPhase.Waiting || task.wall) continue;
       const remaining = Math.min(Math.max(0, task.wallAt - nowWallMs), Math.max(0, task.at - lastElapsedMs));
       task.at = lastElapsedMs + remaining;
@@ -344,7 +397,7 @@ export class Ledger {
     for (const task of this.ready) encodeTask(output, task);
     const returned = new Set(this.returned);
     for (const task of returned) encodeTask(output, task);
-    for (const task of this.outstanding.values()) {
+    for (const task of this.outstanding) {
       // Waiting; or ready, but just taken out of the order by an operation that is not yet in the log.
       if (task.phase !== TaskPhase.Leased && !this.ready.has(task) && !returned.has(task)) encodeTask(output, task);
     }
@@ -364,7 +417,7 @@ export class Ledger {
 
   #restore(task: Outstanding): void {
     if (this.outstanding.has(task.offset)) throw new MalformedError(`task ${task.offset} stands twice`);
-    this.outstanding.set(task.offset, task);
+    this.outstanding.add(task);
     if (task.phase === TaskPhase.Ready) {
       this.ready.add(task);
     } else if (task.phase === TaskPhase.Returned) {

@@ -58,7 +58,7 @@ export class OrderKeys {
 
   /** Takes in what a snapshot says. */
   restore(ledger: Ledger): void {
-    for (const task of ledger.outstanding.values()) {
+    for (const task of ledger.outstanding) {
       if (task.order === 0) continue;
       const line = this.#line(task.order);
       if (task.phase !== TaskPhase.Blocked) {

@@ -194,7 +194,7 @@ const repairer: QueueRepairer = {
     for (const lane of consumersOf(state).flatMap(({ lanes }) => lanes)) {
       if (lane.stream !== stream) continue;
       const { ledger } = lane;
-      for (const task of [...ledger.outstanding.values()]) {
+      for (const task of [...ledger.outstanding]) {
         if (task.offset >= from && task.offset < to) ledger.finish(task);
       }
       for (const offset of ledger.ahead) if (offset >= from && offset < to) ledger.ahead.delete(offset);

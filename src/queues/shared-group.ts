@@ -163,7 +163,7 @@ export class SharedGroupState implements ConsumerHost {
 
   /** Goes on from a position. What members have in hand, or has failed, is as if it had never been handed out. */
   seek(position: number): void {
-    for (const task of [...this.#ledger.outstanding.values()]) this.#ledger.finish(task);
+    for (const task of [...this.#ledger.outstanding]) this.#ledger.finish(task);
     this.consumer.lane(LOG_LANE).rewind(Math.max(position, this.#log.stream.head));
     if (this.#engine !== undefined) this.consumer.delivery.wake();
   }
@@ -180,8 +180,7 @@ export class SharedGroupState implements ConsumerHost {
   /** It has been deleted: nothing of it is left, and what its members hold is no one's. */
   end(error: Error): void {
     this.ended = error;
-    for (const { ledger } of this.consumer.lanes)
-      for (const task of [...ledger.outstanding.values()]) ledger.finish(task);
+    for (const { ledger } of this.consumer.lanes) for (const task of [...ledger.outstanding]) ledger.finish(task);
     for (const stream of this.streams) stream.trimTo(stream.next);
     // Not at once: a deletion is being applied.
     this.#engine?.wake(() => this.consumer.close(error));
@@ -228,7 +227,7 @@ export class SharedGroupState implements ConsumerHost {
   #lose(offset: number): void {
     const ledger = this.#ledger;
     if (ledger.lowest >= offset) return;
-    for (const task of [...ledger.outstanding.values()]) {
+    for (const task of [...ledger.outstanding]) {
       if (task.offset >= offset || task.phase === TaskPhase.Leased) continue;
       task.failures = undefined;
       ledger.finish(task);

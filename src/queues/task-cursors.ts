@@ -118,14 +118,14 @@ export class Cursor implements ConsumerHost {
   /** Forgets what was read and is not in a reader's hands. */
   forgetFailed(): void {
     for (const { ledger } of this.consumer.lanes) {
-      for (const task of [...ledger.outstanding.values()]) if (task.phase !== TaskPhase.Leased) ledger.finish(task);
+      for (const task of [...ledger.outstanding]) if (task.phase !== TaskPhase.Leased) ledger.finish(task);
     }
   }
 
   end(error: Error): void {
     this.ended = error;
     for (const { ledger } of this.consumer.lanes) {
-      for (const task of [...ledger.outstanding.values()]) ledger.finish(task);
+      for (const task of [...ledger.outstanding]) ledger.finish(task);
     }
   }
 }

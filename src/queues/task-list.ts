@@ -62,7 +62,7 @@ async function findIn(
     });
   }
   const { elapsedMs, wallMs } = engine.time();
-  for (const task of lane.ledger.outstanding.values()) {
+  for (const task of lane.ledger.outstanding) {
     if (task.offset < from || !PHASES[wanted].includes(task.phase)) continue;
     let dueAt: number | undefined;
     if (task.phase === TaskPhase.Waiting) dueAt = task.wall ? task.at : wallMs + task.at - elapsedMs;

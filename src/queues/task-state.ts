@@ -476,7 +476,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
     let bytes = deadTasks.bytes + (this.#later?.bytes ?? 0) + (this.outcomes.stream?.bytes ?? 0);
     for (const lane of consumer.lanes) {
       const { ledger, stream } = lane;
-      const [longest] = ledger.leased;
+      const longest = ledger.leased.first;
       if (longest !== undefined) heldSince = Math.min(heldSince, longest.since);
       if (ledger.byElapsed.first !== undefined) dues.push(ledger.byElapsed.first.at - elapsed);
       if (ledger.byWall.first !== undefined) dues.push(ledger.byWall.first.at - wall);

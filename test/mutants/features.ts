@@ -187,8 +187,7 @@ export const featureMutants: readonly Mutant[] = [
   {
     name: "a shared group that is moved keeps what it had in hand",
     file: "src/queues/shared-group.ts",
-    search:
-      "    for (const task of [...this.#ledger.outstanding.values()]) this.#ledger.finish(task);\n    this.consumer",
+    search: "    for (const task of [...this.#ledger.outstanding]) this.#ledger.finish(task);\n    this.consumer",
     replacement: "    this.consumer",
     breaks: "what is handed out by a group that was moved is as if it never had been",
     killer: cut("a shared group is where it was"),

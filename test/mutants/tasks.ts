@@ -136,8 +136,8 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "a delivery does not move the cursor",
     file: ledger,
-    search: "      this.outstanding.set(task.offset, task);\n      this.advance(task.offset + 1);",
-    replacement: "      this.outstanding.set(task.offset, task);",
+    search: "      this.outstanding.add(task);\n      this.advance(task.offset + 1);",
+    replacement: "      this.outstanding.add(task);",
     breaks: "a task is not delivered after its ack",
     killer: simulator,
   },

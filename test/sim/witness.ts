@@ -159,7 +159,7 @@ function describeLog({ stream, groups, config }: LogState, ends: Ends): string {
     if (group.type === GroupType.exclusive) return `${groupId} ${name} ${encoded(group)}`;
     const { consumer, rules } = group;
     const { ledger } = consumer.lane(0);
-    const goes = [...ledger.outstanding.values()].filter((task) => task.offset < stream.head && isBack(task, consumer));
+    const goes = [...ledger.outstanding].filter((task) => task.offset < stream.head && isBack(task, consumer));
     const lost = group.lost + goes.length;
     return `${groupId} ${name} lost ${lost}, ${describeConsumer(consumer, ends, goes)}, ${JSON.stringify(rules)}`;
   });
@@ -187,7 +187,7 @@ function describeLane(
   gone: readonly Outstanding[],
   scheduled: Scheduled | undefined,
 ): string {
-  const tasks = [...ledger.outstanding.values()].filter((task) => !gone.includes(task));
+  const tasks = [...ledger.outstanding].filter((task) => !gone.includes(task));
   // That a task has become ready is not logged: it follows from the clock.
   const from = Math.max(stream.head, scheduled?.lowest(number) ?? Number.POSITIVE_INFINITY);
   for (let offset = stream.skipGaps(from); offset < stream.next; offset = stream.skipGaps(offset + 1)) {

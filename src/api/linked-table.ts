@@ -1,0 +1,120 @@
+/**
+ * What is found by a number and kept in its order, as in a Map, where much comes and goes.
+ *
+ * The table of a Map is replaced by another each time that it has been filled, and leads to that one: once one of them is among the old objects of
+ * V8's heap so are, until those are collected, all tables that come after it, and whatever stood there as one was replaced. Most of what comes
+ * and goes is then taken for old, and collecting it takes as long as all the rest. Here nothing leads on from what has been taken out.
+ *
+ * Invariants
+ * - The links of an entry lead to entries that are in here, and to nothing once it is not.
+ * - There are at least half as many slots as entries and, beyond the fewest, at most eight times as many.
+ */
+
+/** An entry: it stands in one table at a time. The links are the table's. */
+export interface Linked<E> {
+  /** A whole number. */
+  readonly key: number;
+  before: E | undefined;
+  behind: E | undefined;
+  /** Another one in the same slot. */
+  inSlot: E | undefined;
+}
+
+const SLOTS_MIN = 64;
+
+export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
+  /** By the lowest bits of the key. A power of two. */
+  #slots: (E | undefined)[] = emptySlots(SLOTS_MIN);
+  #size = 0;
+  #oldest: E | undefined;
+  #newest: E | undefined;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The one that was added first. */
+  get oldest(): E | undefined {
+    return this.#oldest;
+  }
+
+  get(key: number): E | undefined {
+    let entry = this.#slots[key & (this.#slots.length - 1)];
+    while (entry !== undefined && entry.key !== key) entry = entry.inSlot;
+    return entry;
+  }
+
+  has(key: number): boolean {
+    return this.get(key) !== undefined;
+  }
+
+  /** @param entry whose key no other one has */
+  add(entry: E): void {
+    entry.before = this.#newest;
+    if (this.#newest === undefined) this.#oldest = entry;
+    else this.#newest.behind = entry;
+    this.#newest = entry;
+    this.#size++;
+    if (this.#size > 2 * this.#slots.length) this.#resize(4 * this.#slots.length);
+    else this.#place(entry);
+  }
+
+  /** False when it is not here. */
+  delete(entry: E): boolean {
+    if (!this.#displace(entry)) return false;
+    const { before, behind } = entry;
+    if (before === undefined) this.#oldest = behind;
+    else before.behind = behind;
+    if (behind === undefined) this.#newest = before;
+    else behind.before = before;
+    entry.before = undefined;
+    entry.behind = undefined;
+    this.#size--;
+    const { length } = this.#slots;
+    if (length > SLOTS_MIN && this.#size * 8 < length) this.#resize(length / 4);
+    return true;
+  }
+
+  /** The oldest first. Of those that have been walked past any may be taken out meanwhile, but none that comes. */
+  *[Symbol.iterator](): Generator<E, void, void> {
+    let next: E | undefined;
+    for (let entry = this.#oldest; entry !== undefined; entry = next) {
+      next = entry.behind;
+      yield entry;
+    }
+  }
+
+  *keys(): Generator<number, void, void> {
+    for (let entry = this.#oldest; entry !== undefined; entry = entry.behind) yield entry.key;
+  }
+
+  #place(entry: E): void {
+    const slot = entry.key & (this.#slots.length - 1);
+    entry.inSlot = this.#slots[slot];
+    this.#slots[slot] = entry;
+  }
+
+  #displace(entry: E): boolean {
+    const slot = entry.key & (this.#slots.length - 1);
+    const first = this.#slots[slot];
+    if (first === entry) {
+      this.#slots[slot] = entry.inSlot;
+    } else {
+      let previous = first;
+      while (previous !== undefined && previous.inSlot !== entry) previous = previous.inSlot;
+      if (previous === undefined) return false;
+      previous.inSlot = entry.inSlot;
+    }
+    entry.inSlot = undefined;
+    return true;
+  }
+
+  #resize(slots: number): void {
+    this.#slots = emptySlots(slots);
+    for (let entry = this.#oldest; entry !== undefined; entry = entry.behind) this.#place(entry);
+  }
+}
+
+function emptySlots<E>(count: number): (E | undefined)[] {
+  return new Array<E | undefined>(count).fill(undefined);
+}
