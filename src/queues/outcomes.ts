@@ -258,11 +258,29 @@ export function decodeRedriven(input: Decoder): Redriven[] {
   });
 }
 
-/** The place that a task's id names, where it was enqueued. */
+/** The place that a task's id names, where it was enqueued. Digit by digit: once for each task that is enqueued under a name. */
 export function placeOf(id: string): TaskPlace | undefined {
-  const parts = /^(?:([1-9])-)?(\d{1,16})$/.exec(id);
-  return parts === null ? undefined : { lane: Number(parts[1] ?? 0), offset: Number(parts[2]) };
+  const { length } = id;
+  let lane = 0;
+  let at = 0;
+  if (length > 1 && id.charCodeAt(1) === DASH) {
+    lane = id.charCodeAt(0) - ZERO;
+    if (lane < 1 || lane > 9) return undefined;
+    at = 2;
+  }
+  if (at === length || length - at > OFFSET_DIGITS_MAX) return undefined;
+  let offset = 0;
+  for (; at < length; at++) {
+    const digit = id.charCodeAt(at) - ZERO;
+    if (digit < 0 || digit > 9) return undefined;
+    offset = offset * 10 + digit;
+  }
+  return { lane, offset };
 }
+
+const ZERO = 48;
+const DASH = 45;
+const OFFSET_DIGITS_MAX = 16;
 
 function placeKey(lane: number, offset: number): string {
   return `${lane} ${offset}`;

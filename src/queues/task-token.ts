@@ -21,15 +21,40 @@ export interface TaskToken {
 /** Bits in hexadecimal digits, at the end of a token. */
 const BITS_LENGTH = 16;
 
-export function formatToken(consumer: Consumer, { lane, offset, attempt, high, low }: TaskToken): string {
-  const task = `${lane.toString(36)}.${offset.toString(36)}.${attempt.toString(36)}`;
-  return `${holderOf(consumer)}.${task}.${hex(high)}${hex(low)}`;
+const DIGITS = Buffer.from("0123456789abcdefghijklmnopqrstuvwxyz", "latin1");
+const POINT = 46;
+/** Where a token is put together: all of it at once costs a fraction of what its parts would as strings. */
+const writing = Buffer.allocUnsafeSlow(96);
+
+export function formatToken({ host, number }: Consumer, { lane, offset, attempt, high, low }: TaskToken): string {
+  let end = writeNumber(host.id, 0);
+  end = writeNumber(number, end);
+  end = writeNumber(lane, end);
+  end = writeNumber(offset, end);
+  end = writeNumber(attempt, end);
+  end = writeBits(high, end);
+  end = writeBits(low, end);
+  return writing.toString("latin1", 0, end);
 }
 
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+/** With a point behind it. Returns where that ends. */
+function writeNumber(value: number, at: number): number {
+  let length = 1;
+  for (let power = 36; power <= value; power *= 36) length++;
+  const end = at + length;
+  let left = value;
+  for (let index = end - 1; index >= at; index--) {
+    const digit = left % 36;
+    writing[index] = DIGITS[digit]!;
+    left = (left - digit) / 36;
+  }
+  writing[end] = POINT;
+  return end + 1;
+}
 
-function hex(bits: number): string {
-  return HEX[bits >>> 24]! + HEX[(bits >>> 16) & 255]! + HEX[(bits >>> 8) & 255]! + HEX[bits & 255]!;
+function writeBits(bits: number, at: number): number {
+  for (let index = 0; index < 8; index++) writing[at + index] = DIGITS[(bits >>> (28 - 4 * index)) & 15]!;
+  return at + 8;
 }
 
 /** Who gave a task out: queue and consumer. */
