@@ -22,7 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   worker: ["api"],
   queues: ["api", "storage", "engine", "worker"],
   wire: ["api"],
-  net: [],
+  net: ["api"],
   native: ["api", "wire", "net"],
   client: ["api", "wire", "worker"],
   shared: ["api", "storage", "queues", "wire", "native", "client"],

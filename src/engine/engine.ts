@@ -49,6 +49,7 @@ import {
 } from "./requests.js";
 import { Reserves } from "./reserves.js";
 import type { Rewriter } from "./rewriter.js";
+import type { Wake } from "./wake.js";
 
 /** Log files in use at once; past it, changes wait for the checkpoint to catch up. */
 export const WAL_FILES_MAX = 4;
@@ -201,7 +202,7 @@ export class Engine implements ReaderContext {
   #syncTimer: { cancel(): void } | undefined;
   /** Elapsed time when the oldest entry was written that no sync under way or done, and no checkpoint, covers. */
   #unsyncedSince: number | undefined;
-  #wakes = new Set<() => void>();
+  #wakes: Wake[] = [];
   #lastToStage: (() => void)[] | undefined;
   /** `#endTurn` will be called, and what is staged until then is written by it. */
   #turnEnds = false;
@@ -445,8 +446,10 @@ export class Engine implements ReaderContext {
   }
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */
-  wake(callback: () => void): void {
-    this.#wakes.add(callback);
+  wake(wake: Wake): void {
+    if (wake.isDue) return;
+    wake.isDue = true;
+    this.#wakes.push(wake);
   }
 
   // ----------------------------------------------------------------------------------------------------- writing
@@ -884,11 +887,12 @@ export class Engine implements ReaderContext {
 
   /** Unless there is something to be applied before: then the end of the turn calls them back. */
   #runWakes(): void {
-    if (this.#wakes.size === 0 || this.#staging) return;
+    if (this.#wakes.length === 0 || this.#staging) return;
     const wakes = this.#wakes;
-    // Not cleared: a set that is leads on to what it holds next, and one that is old keeps all of that until a full collection.
-    this.#wakes = new Set();
-    for (const wake of wakes) wake();
+    this.#wakes = [];
+    // Before any of them runs, and may ask for another one, or throw.
+    for (const wake of wakes) wake.isDue = false;
+    for (const wake of wakes) wake.callback();
   }
 
   #unpark(): void {

@@ -9,6 +9,9 @@
  * - A request that may have been carried out is never taken for a new one while its producer is known: of each producer
  *   the highest sequence number is kept whose answer has been given up, and nothing up to there is carried out again.
  * - What is remembered is bounded: in producers, in answers of each, and in bytes of all answers.
+ *
+ * Nothing here is put into a Map and taken out of it for every request: a Map that shrinks and grows leaves a new table each time, each of which holds
+ * on to the next one and to what that held, until the oldest of the collections of memory.
  */
 
 import { PRODUCER_BYTES } from "../api/call-name.js";
@@ -55,14 +58,65 @@ export function requestBytes(request: IdentifiedCommit | undefined): number {
 }
 
 interface Producer {
+  /** As in the names of its requests. */
+  readonly text: string;
   /** Elapsed time of its last commit. */
   usedMs: number;
   /** Of its last commit since the directory was opened; 0: there was none, and all before is durable. */
   lsn: number;
   /** The highest sequence number whose answer is not remembered any more. */
   forgotten: number;
-  /** Sequence number -> answer, bytes as a string of Latin-1; in the order of their commits. */
-  readonly answers: Map<number, string>;
+  readonly answers: Answers;
+  /** Those that were heard of before and after it. */
+  older: Producer | undefined;
+  newer: Producer | undefined;
+}
+
+/** Answers of one producer, bytes as strings of Latin-1, by sequence number, in the order of their commits. */
+class Answers {
+  readonly #sequences: number[] = [];
+  readonly #texts: string[] = [];
+  /** No number that was ever here is higher. */
+  #highest = 0;
+
+  get size(): number {
+    return this.#sequences.length;
+  }
+
+  /** Of the oldest one; undefined when there is none. */
+  get first(): number | undefined {
+    return this.#sequences[0];
+  }
+
+  get(sequence: number): string | undefined {
+    if (sequence > this.#highest) return undefined;
+    const index = this.#sequences.lastIndexOf(sequence);
+    return index < 0 ? undefined : this.#texts[index];
+  }
+
+  add(sequence: number, text: string): void {
+    if (sequence > this.#highest) this.#highest = sequence;
+    this.#sequences.push(sequence);
+    this.#texts.push(text);
+  }
+
+  shift(): string {
+    this.#sequences.shift();
+    return this.#texts.shift()!;
+  }
+
+  /** Returns what is gone. */
+  delete(sequence: number): string | undefined {
+    if (sequence > this.#highest) return undefined;
+    const index = this.#sequences.lastIndexOf(sequence);
+    if (index < 0) return undefined;
+    this.#sequences.splice(index, 1);
+    return this.#texts.splice(index, 1)[0];
+  }
+
+  *[Symbol.iterator](): Generator<readonly [sequence: number, text: string]> {
+    for (const [index, sequence] of this.#sequences.entries()) yield [sequence, this.#texts[index]!];
+  }
 }
 
 /** A request that has not been answered yet. */
@@ -77,11 +131,14 @@ export interface RequestUnderWay {
   next: RequestUnderWay | undefined;
 }
 
+/** Places for requests under way. Each may be shared by several. */
+const PLACES = 4096;
+
 export class RequestsUnderWay {
-  readonly #byPlace = new Map<number, RequestUnderWay>();
+  readonly #places = new Array<RequestUnderWay | undefined>(PLACES).fill(undefined);
 
   find(name: RequestName): RequestUnderWay | undefined {
-    let found = this.#byPlace.get(placeOf(name));
+    let found = this.#places[placeOf(name)];
     while (found !== undefined && !isSame(found.name, name)) found = found.next;
     return found;
   }
@@ -89,35 +146,32 @@ export class RequestsUnderWay {
   /** @param name which there is none of */
   add(name: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
     const place = placeOf(name);
-    this.#byPlace.set(place, { name, kind, answer, index, next: this.#byPlace.get(place) });
+    this.#places[place] = { name, kind, answer, index, next: this.#places[place] };
   }
 
   delete(name: RequestName): void {
     const place = placeOf(name);
-    const first = this.#byPlace.get(place);
-    if (first === undefined) return;
-    if (!isSame(first.name, name)) {
-      for (let each = first; each.next !== undefined; each = each.next) {
-        if (!isSame(each.next.name, name)) continue;
-        each.next = each.next.next;
-        return;
-      }
-    } else if (first.next === undefined) {
-      this.#byPlace.delete(place);
-    } else {
-      this.#byPlace.set(place, first.next);
+    let before: RequestUnderWay | undefined;
+    let found = this.#places[place];
+    while (found !== undefined && !isSame(found.name, name)) {
+      before = found;
+      found = found.next;
     }
+    if (found === undefined) return;
+    if (before === undefined) this.#places[place] = found.next;
+    else before.next = found.next;
+    // Kept by nothing that is gone.
+    found.next = undefined;
   }
 }
 
 /**
- * A small whole number, mostly another one for each request: clients that go in step, as those do that share commits, have the same
- * sequence numbers.
+ * Mostly another one for each request: clients that go in step, as those do that share commits, have the same sequence
+ * numbers.
  */
 function placeOf({ from, sequence }: RequestName): number {
-  let mixed = sequence;
-  for (let index = 0; index < 4; index++) mixed += from.text.charCodeAt(index) << (8 * index);
-  return mixed & 0x3fffffff;
+  const { text } = from;
+  return (sequence + text.charCodeAt(0) + (text.charCodeAt(1) << 8)) % PLACES;
 }
 
 function isSame(one: RequestName, other: RequestName): boolean {
@@ -131,8 +185,9 @@ export type Known =
   | { readonly state: "forgotten"; readonly upTo: number };
 
 export class RequestTable {
-  /** The one that was heard of longest ago comes first. */
   readonly #producers = new Map<string, Producer>();
+  /** The one that was heard of longest ago, and the one that was heard of last. */
+  #oldest: Producer | undefined;
   #newest: Producer | undefined;
   #bytes = 0;
 
@@ -162,48 +217,64 @@ export class RequestTable {
    */
   committed({ from, sequence, settled }: RequestName, answer: string, elapsedMs: number, lsn: number): void {
     const known = this.#heardOf(from.text);
+    const { answers } = known;
     known.usedMs = elapsedMs;
     known.lsn = lsn;
     if (settled > known.forgotten) known.forgotten = settled;
     // Those that were answered out of their order go when their turn comes.
-    for (const first of known.answers.keys()) {
-      if (first > settled) break;
-      this.#forget(known, first);
-    }
-    if (known.answers.has(sequence)) this.#forget(known, sequence);
-    known.answers.set(sequence, answer);
+    while (answers.first !== undefined && answers.first <= settled) this.#forgot(answers.shift());
+    const before = answers.delete(sequence);
+    if (before !== undefined) this.#forgot(before);
+    answers.add(sequence, answer);
     this.#bytes += answer.length + ANSWER_BYTES;
-    if (known.answers.size > ANSWERS_MAX) this.#giveUpOldest(known);
+    if (answers.size > ANSWERS_MAX) this.#giveUpOldest(known);
     if (this.#bytes > ANSWER_BYTES_MAX) this.#shrink(known);
     this.#forgetProducers(elapsedMs);
   }
 
-  #heardOf(name: string): Producer {
-    let known = this.#producers.get(name);
-    if (known === undefined) known = { usedMs: 0, lsn: 0, forgotten: 0, answers: new Map() };
-    else if (known === this.#newest) return known;
-    else this.#producers.delete(name);
-    this.#producers.set(name, known);
-    this.#newest = known;
+  #heardOf(text: string): Producer {
+    let known = this.#producers.get(text);
+    if (known === undefined) {
+      known = newProducer(text);
+      this.#producers.set(text, known);
+    } else {
+      if (known === this.#newest) return known;
+      this.#unlink(known);
+    }
+    this.#link(known);
     return known;
   }
 
-  #forget(producer: Producer, sequence: number): void {
-    this.#bytes -= producer.answers.get(sequence)!.length + ANSWER_BYTES;
-    producer.answers.delete(sequence);
+  /** As the one that was heard of last. */
+  #link(producer: Producer): void {
+    producer.older = this.#newest;
+    if (this.#newest === undefined) this.#oldest = producer;
+    else this.#newest.newer = producer;
+    this.#newest = producer;
+  }
+
+  #unlink(producer: Producer): void {
+    const { older, newer } = producer;
+    if (older === undefined) this.#oldest = newer;
+    else older.newer = newer;
+    if (newer === undefined) this.#newest = older;
+    else newer.older = older;
+    producer.older = undefined;
+    producer.newer = undefined;
+  }
+
+  #forgot(answer: string): void {
+    this.#bytes -= answer.length + ANSWER_BYTES;
   }
 
   #giveUpOldest(producer: Producer): void {
-    for (const sequence of producer.answers.keys()) {
-      this.#forget(producer, sequence);
-      producer.forgotten = Math.max(producer.forgotten, sequence);
-      return;
-    }
+    producer.forgotten = Math.max(producer.forgotten, producer.answers.first!);
+    this.#forgot(producer.answers.shift());
   }
 
   /** @param latest whose last answer stays */
   #shrink(latest: Producer): void {
-    for (const producer of this.#producers.values()) {
+    for (let producer = this.#oldest; producer !== undefined; producer = producer.newer) {
       const stays = producer === latest ? 1 : 0;
       while (producer.answers.size > stays) {
         if (this.#bytes <= ANSWER_BYTES_LEFT) return;
@@ -213,18 +284,20 @@ export class RequestTable {
   }
 
   #forgetProducers(elapsedMs: number): void {
-    for (const [name, producer] of this.#producers) {
+    for (let producer = this.#oldest; producer !== undefined; producer = this.#oldest) {
       const isOld = producer !== this.#newest && elapsedMs - producer.usedMs >= PRODUCER_MS_MAX;
       if (!isOld && this.#producers.size <= PRODUCERS_MAX) return;
-      for (const sequence of producer.answers.keys()) this.#forget(producer, sequence);
-      this.#producers.delete(name);
+      while (producer.answers.size > 0) this.#forgot(producer.answers.shift());
+      this.#unlink(producer);
+      this.#producers.delete(producer.text);
     }
   }
 
   encode(output: Encoder): void {
     output.varint(this.#producers.size);
-    for (const [name, { usedMs, forgotten, answers }] of this.#producers) {
-      output.latin1(name);
+    for (let producer = this.#oldest; producer !== undefined; producer = producer.newer) {
+      const { text, usedMs, forgotten, answers } = producer;
+      output.latin1(text);
       output.varint(usedMs);
       output.varint(forgotten);
       output.varint(answers.size);
@@ -242,17 +315,23 @@ export class RequestTable {
     if (input.done) return table;
     for (const { producer, usedMs, forgotten, answers } of readProducers(input)) {
       if (table.#producers.has(producer)) throw new MalformedError("a producer stands twice");
-      const known: Producer = { usedMs, lsn: 0, forgotten, answers: new Map() };
+      const known = newProducer(producer);
+      known.usedMs = usedMs;
+      known.forgotten = forgotten;
       for (const { sequence, answer } of answers) {
-        known.answers.set(sequence, answer);
+        if (known.answers.get(sequence) !== undefined) throw new MalformedError("a request stands twice");
+        known.answers.add(sequence, answer);
         table.#bytes += answer.length + ANSWER_BYTES;
       }
-      if (known.answers.size !== answers.length) throw new MalformedError("a request stands twice");
       table.#producers.set(producer, known);
-      table.#newest = known;
+      table.#link(known);
     }
     return table;
   }
+}
+
+function newProducer(text: string): Producer {
+  return { text, usedMs: 0, lsn: 0, forgotten: 0, answers: new Answers(), older: undefined, newer: undefined };
 }
 
 /** The producers that a snapshot lists, the one that was heard of longest ago first. */

@@ -3,8 +3,9 @@
  * pipelines this is most of what makes it fast.
  */
 
-import type { Task } from "../api/contract.js";
+import type { Task, TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
+import type { Put } from "../net/puts.js";
 import type { OpenedQueue, Taken } from "./queues.js";
 import { asRefusal, NONE, notStored, type Reply, STORED } from "./reply.js";
 import { type GetRequest, isPlainGet, Refusal, type Request, type SetRequest } from "./request.js";
@@ -35,12 +36,23 @@ export function runOf(front: Front, request: Request, body: Buffer): Run | undef
   return queue === undefined ? undefined : new Gets(front, queue, request);
 }
 
+/** Sets are stored together with those of other connections. */
+const STORE: Put<TaskQueue, Sets, unknown> = {
+  one: (tasks, body) => tasks.enqueue(body),
+  answer: (sets) => sets.stored(),
+  fail: (sets, index, error) => sets.failed(index, error),
+};
+
 class Sets implements Run {
   readonly #front: Front;
   readonly #queue: OpenedQueue;
   readonly #first: SetRequest;
   readonly #bodies: Buffer[];
   bytes: number;
+  /** Of those that are stored one by one: */
+  #answer: (reply: Reply) => void = () => {};
+  #left = 0;
+  #refused: Map<number, Reply> | undefined;
 
   constructor(front: Front, queue: OpenedQueue, first: SetRequest, body: Buffer) {
     this.#front = front;
@@ -62,7 +74,8 @@ class Sets implements Run {
     }
     const bodies = this.#bodies;
     if (bodies.length >= STORED_AT_ONCE_MAX || this.bytes + body.length > STORED_BYTES) return false;
-    if (bodies.length === 1 && !this.#queue.unlimited.at(this.#front.nowMs())) return false;
+    // Those that die are stored as a whole, or not at all.
+    if (bodies.length === 1 && first.expiry !== 0 && !this.#queue.unlimited.at(this.#front.nowMs())) return false;
     bodies.push(body);
     this.bytes += body.length;
     return true;
@@ -74,6 +87,17 @@ class Sets implements Run {
     const bodies = this.#bodies;
     const count = bodies.length;
     this.#front.counters.sets += count;
+    if (expiresAtMs === undefined) {
+      this.#answer = answer;
+      this.#left = count;
+      const { tasks } = this.#queue;
+      for (let index = 0; index < count; index++) {
+        this.#front.puts.add(STORE, tasks, this, index, undefined, undefined, bodies[index]!);
+      }
+      return;
+    }
+    // Behind what this connection has put in before.
+    this.#front.puts.carryOut();
     const storing = count === 1 ? this.#queue.set(bodies[0]!, expiresAtMs) : this.#queue.setAll(bodies, expiresAtMs);
     storing.then(
       () => answer(count === 1 ? STORED : STORED.repeat(count)),
@@ -96,6 +120,34 @@ class Sets implements Run {
       // The queue has got limits meanwhile, and may have room for some.
     }
     return await Promise.all(this.#bodies.map((body) => queue.set(body, expiresAtMs).then(() => STORED, notStored)));
+  }
+
+  stored(): void {
+    if (--this.#left > 0) return;
+    const count = this.requests;
+    const refused = this.#refused;
+    if (refused === undefined) this.#answer(count === 1 ? STORED : STORED.repeat(count));
+    else this.#answer(Array.from({ length: count }, (_, index) => refused.get(index) ?? STORED));
+  }
+
+  /** One that has not been stored. */
+  failed(index: number, error: unknown): void {
+    void this.#storeAgain(index, error).then((reply) => {
+      this.#refused ??= new Map();
+      this.#refused.set(index, reply);
+      this.stored();
+    });
+  }
+
+  async #storeAgain(index: number, error: unknown): Promise<Reply> {
+    if (!isVarveError(error, "ERR_NOT_FOUND")) return notStored(error);
+    try {
+      const queue = await this.#front.queues.reopen(this.#queue);
+      await queue.set(this.#bodies[index]!, undefined);
+      return STORED;
+    } catch (again) {
+      return notStored(again);
+    }
   }
 }
 

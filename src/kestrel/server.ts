@@ -9,6 +9,7 @@
 
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger, MessageQueue } from "../api/contract.js";
+import { Puts } from "../net/puts.js";
 import type { May } from "./authorise.js";
 import { type QueueSettings, Queues } from "./queues.js";
 import { Session } from "./session.js";
@@ -39,6 +40,7 @@ const SWEEP_MS = 5000;
 export interface Front {
   readonly options: KestrelOptions;
   readonly queues: Queues;
+  readonly puts: Puts;
   readonly counters: Counters;
   /** The front is ending; what is open then is given back by the directory, in order. */
   readonly stopping: boolean;
@@ -58,6 +60,7 @@ export interface Front {
 export class KestrelServer implements Front {
   readonly options: KestrelOptions;
   readonly queues: Queues;
+  readonly puts: Puts;
   readonly counters = new Counters();
   stopping = false;
   readonly #server: Server;
@@ -70,6 +73,7 @@ export class KestrelServer implements Front {
   constructor(mq: MessageQueue, options: KestrelOptions) {
     this.options = options;
     this.queues = new Queues(mq, options.settings);
+    this.puts = new Puts(mq);
     this.#startedMs = this.nowMs();
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#connected(socket));
   }

@@ -346,8 +346,10 @@ export class Session {
 
   /** Stores in a queue that is not open yet, or in several. */
   #set({ queues: names, expiry }: SetRequest): Promise<Reply> {
-    const { queues, counters } = this.#front;
+    const { queues, counters, puts } = this.#front;
     counters.sets++;
+    // Behind what this connection has put in before.
+    puts.carryOut();
     const { body } = this.#parser;
     const expiresAtMs = this.#front.expiryMs(expiry);
     const storing =

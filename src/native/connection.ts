@@ -10,8 +10,10 @@
 
 import type { Socket } from "node:net";
 import { type PeerCertificate, TLSSocket } from "node:tls";
+import type { CallName } from "../api/call-name.js";
 import type { Durability, LogQueue, RequestIdentity, TaskQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import type { Put } from "../net/puts.js";
 import { receive } from "../net/receive.js";
 import { giveLarge, isLarge } from "../wire/buffers.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
@@ -23,8 +25,7 @@ import { Output } from "../wire/output.js";
 import { readValue, writeValue } from "../wire/value.js";
 import { authorise } from "./access.js";
 import { affectedBy, RUN, type ValueCall, withName } from "./calls.js";
-import { HOT, type HotCall } from "./hot-calls.js";
-import type { Put } from "./puts.js";
+import { HOT } from "./hot-calls.js";
 import type { Front } from "./server.js";
 import type { Handle, Session } from "./session.js";
 import { RecordStream } from "./streams.js";
@@ -427,14 +428,15 @@ export class Connection {
 
   /** Puts a message into a queue, together with others that go there in this turn. */
   put<Q extends LogQueue | TaskQueue, T>(
-    put: Put<Q, T>,
+    put: Put<Q, Connection, T>,
     queue: Q,
-    call: HotCall,
+    id: number,
+    name: CallName | undefined,
     durability: Durability | undefined,
     message: Buffer,
   ): void {
     const { puts } = this.front;
-    puts.add(this, put, queue, call, durability, message);
+    puts.add(put, queue, this, id, name, durability, message);
     this.#putIn = puts.turn;
   }
 

@@ -5,18 +5,22 @@
  * before that, whoever calls it.
  */
 
+import { CallName } from "../api/call-name.js";
 import type {
   CommitOptions,
   DequeueOptions,
+  Durability,
   Enqueued,
   EnqueueOptions,
   LogQueue,
+  MessageInit,
   RequestIdentity,
   Task,
   TaskQueue,
   TaskSource,
 } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import type { Put } from "../net/puts.js";
 import { Kind } from "../wire/frame.js";
 import type { Input } from "../wire/input.js";
 import {
@@ -32,7 +36,6 @@ import {
 import { type Method, Methods } from "../wire/methods.js";
 import { readValue } from "../wire/value.js";
 import { type Connection, leaving } from "./connection.js";
-import { mayWait, type Put } from "./puts.js";
 import { giveBack, type Handle, type Source } from "./session.js";
 
 export interface HotCall {
@@ -101,26 +104,56 @@ function answer<T>(
 ): void {
   connection.begun(method);
   promise.then(
-    (value) => {
-      connection.done(method, id);
-      if (connection.isOver) return;
-      if (connection.isLeaving && method.waits && (value as unknown[]).length === 0) {
-        connection.fail(id, leaving());
-        return;
-      }
-      try {
-        connection.output.begin(Kind.Ok, id);
-        write(connection, value);
-        connection.ended();
-      } catch (error) {
-        connection.fail(id, error);
-      }
-    },
-    (error: unknown) => {
-      connection.done(method, id);
-      connection.fail(id, error);
-    },
+    (value) => tell(connection, method, id, value, write),
+    (error: unknown) => tellFailure(connection, method, id, error),
   );
+}
+
+function tell<T>(
+  connection: Connection,
+  method: Method,
+  id: number,
+  value: T,
+  write: (connection: Connection, value: T) => void,
+): void {
+  connection.done(method, id);
+  if (connection.isOver) return;
+  if (connection.isLeaving && method.waits && (value as unknown[]).length === 0) {
+    connection.fail(id, leaving());
+    return;
+  }
+  try {
+    connection.output.begin(Kind.Ok, id);
+    write(connection, value);
+    connection.ended();
+  } catch (error) {
+    connection.fail(id, error);
+  }
+}
+
+function tellFailure(connection: Connection, method: Method, id: number, error: unknown): void {
+  connection.done(method, id);
+  connection.fail(id, error);
+}
+
+/** Longest message that waits for those behind it: it has to be copied. */
+const WAITING_BYTES_MAX = 4096;
+
+/** Has a call that puts one message in made together with others of this turn, where that can be. */
+function putTogether<Q extends LogQueue | TaskQueue, T>(
+  connection: Connection,
+  { method, id, request }: HotCall,
+  put: Put<Q, Connection, T>,
+  queue: Q,
+  durability: Durability | undefined,
+  message: Buffer | MessageInit<Buffer>,
+): boolean {
+  // A name that is none is the contract's to refuse.
+  if (request !== undefined && !(request instanceof CallName)) return false;
+  if (!(message instanceof Uint8Array) || message.length > WAITING_BYTES_MAX) return false;
+  connection.begun(method);
+  connection.put(put, queue, id, request, durability, Buffer.from(message));
+  return true;
 }
 
 const nothing = () => {};
@@ -133,10 +166,15 @@ function commitOptions({ request }: HotCall, flags: number): CommitOptions | und
 
 // ----------------------------------------------------------------------------------------------------------------- logs
 
-const INTO_LOG: Put<LogQueue, number> = {
+const INTO_LOG: Put<LogQueue, Connection, number> = {
   one: (log, message, options) => log.append(message, options),
-  answer: (output, offset) => output.u64(offset),
+  answer: (connection, id, offset) => tell(connection, Methods.append, id, offset, writeOffset),
+  fail: (connection, id, error) => tellFailure(connection, Methods.append, id, error),
 };
+
+function writeOffset({ output }: Connection, offset: number): void {
+  output.u64(offset);
+}
 
 function append(connection: Connection, call: HotCall): void {
   const { input } = call;
@@ -144,13 +182,10 @@ function append(connection: Connection, call: HotCall): void {
   const flags = input.u8();
   const message = readMessage(input);
   input.end();
-  if (mayWait(message, call)) {
-    connection.put(INTO_LOG, log, call, durabilityOf(flags), message);
-    return;
-  }
+  if (putTogether(connection, call, INTO_LOG, log, durabilityOf(flags), message)) return;
   connection.makePuts();
   const options = commitOptions(call, flags);
-  answer(connection, call, log.append(message, options), ({ output }, offset) => INTO_LOG.answer(output, offset));
+  answer(connection, call, log.append(message, options), writeOffset);
 }
 
 function appendBatch(connection: Connection, call: HotCall): void {
@@ -188,13 +223,16 @@ function named(terms: EnqueueOptions | undefined, { request }: HotCall): Enqueue
   return request === undefined ? terms : { ...terms, request };
 }
 
-const INTO_TASKS: Put<TaskQueue, Enqueued> = {
+const INTO_TASKS: Put<TaskQueue, Connection, Enqueued> = {
   one: (tasks, message, options) => tasks.enqueue(message, options),
-  answer: (output, { id, created }) => {
-    output.u8(created ? 1 : 0);
-    output.ascii(id);
-  },
+  answer: (connection, id, enqueued) => tell(connection, Methods.enqueue, id, enqueued, writeEnqueued),
+  fail: (connection, id, error) => tellFailure(connection, Methods.enqueue, id, error),
 };
+
+function writeEnqueued({ output }: Connection, { id, created }: Enqueued): void {
+  output.u8(created ? 1 : 0);
+  output.ascii(id);
+}
 
 function enqueue(connection: Connection, call: HotCall): void {
   const { input } = call;
@@ -202,13 +240,10 @@ function enqueue(connection: Connection, call: HotCall): void {
   const terms = readTerms(input);
   const message = readMessage(input);
   input.end();
-  if (terms === undefined && mayWait(message, call)) {
-    connection.put(INTO_TASKS, tasks, call, undefined, message);
-    return;
-  }
+  if (terms === undefined && putTogether(connection, call, INTO_TASKS, tasks, undefined, message)) return;
   connection.makePuts();
   const enqueued = tasks.enqueue(message, named(terms, call));
-  answer(connection, call, enqueued, ({ output }, task) => INTO_TASKS.answer(output, task));
+  answer(connection, call, enqueued, writeEnqueued);
 }
 
 function enqueueBatch(connection: Connection, call: HotCall): void {
@@ -219,9 +254,9 @@ function enqueueBatch(connection: Connection, call: HotCall): void {
   const messages = readMessages(input);
   input.end();
   const options = dedupeKeys === undefined ? terms : { ...terms, dedupeKeys };
-  answer(connection, call, tasks.enqueueBatch(messages, options), ({ output }, enqueued) => {
-    output.u32(enqueued.length);
-    for (const task of enqueued) INTO_TASKS.answer(output, task);
+  answer(connection, call, tasks.enqueueBatch(messages, options), (to, enqueued) => {
+    to.output.u32(enqueued.length);
+    for (const task of enqueued) writeEnqueued(to, task);
   });
 }
 

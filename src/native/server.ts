@@ -11,12 +11,12 @@ import { createServer as createPlainServer, type Server, type Socket } from "nod
 import { createServer as createTlsServer, type TlsOptions, Server as TlsServer } from "node:tls";
 import type { Logger, MessageQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import { Puts } from "../net/puts.js";
 import { Feature, type Hello, ID_BYTES } from "../wire/hello.js";
 import type { Target } from "../wire/target.js";
 import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
 import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
-import { Puts } from "./puts.js";
 import { Session } from "./session.js";
 import { listenOnUnixSocket } from "./unix-socket.js";
 

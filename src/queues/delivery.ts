@@ -4,6 +4,7 @@ import type { Durability } from "../api/contract.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
+import { Wake } from "../engine/wake.js";
 import { type RecordCursor, recordBytesMax } from "../storage/batch.js";
 import { VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { StreamReader } from "../storage/stream-reader.js";
@@ -85,7 +86,7 @@ export class Delivery {
   isHeldBack = false;
   /** Elapsed time when that ends by itself; Infinity if it does not. */
   heldUntil = Number.POSITIVE_INFINITY;
-  readonly #serve = () => this.serve();
+  readonly #serve = new Wake(() => this.serve());
 
   constructor(consumer: Consumer) {
     this.#consumer = consumer;

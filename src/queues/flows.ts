@@ -21,6 +21,7 @@ import { isVarveError } from "../api/errors.js";
 import type { WithDeletion } from "../engine/deletion.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
+import { Wake } from "../engine/wake.js";
 import { recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Consumer } from "./consumer.js";
@@ -106,6 +107,7 @@ export class Flows {
   /** Parents that cannot be buried, since their records cannot be read: they stay blocked until the next open. */
   readonly #unreadable = new Set<WaitingParent>();
   readonly #work = () => void this.#workOff();
+  readonly #workWake = new Wake(this.#work);
 
   constructor(host: FlowsHost) {
     this.#host = host;
@@ -328,7 +330,7 @@ export class Flows {
   }
 
   #wake(): void {
-    if (this.#isDue && !this.#working) this.#engine?.wake(this.#work);
+    if (this.#isDue && !this.#working) this.#engine?.wake(this.#workWake);
   }
 
   #nextGone(): WaitingParent | undefined {

@@ -28,6 +28,7 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
 import type { Rewriter } from "../engine/rewriter.js";
+import { Wake } from "../engine/wake.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import { Compaction } from "./compaction.js";
@@ -78,8 +79,8 @@ export class LogState implements QueueState {
   #resumed: { readonly last: LogTime; readonly now: LogTime } | undefined;
   /** Called when there are more records to read, or none will come any more. */
   readonly #watchers = new Set<() => void>();
-  readonly #serveRoom = () => this.room.serve();
-  readonly #beginRetention = () => this.#retention?.begin();
+  readonly #serveRoom = new Wake(() => this.room.serve());
+  readonly #beginRetention = new Wake(() => this.#retention?.begin());
 
   private constructor(id: number, name: string, streams: Stream[], config: LogConfig) {
     this.id = id;

@@ -1,6 +1,7 @@
 import type { RetentionConfig } from "../api/options.js";
 import type { Engine } from "../engine/engine.js";
 import type { LogTime } from "../engine/queue-state.js";
+import { Wake } from "../engine/wake.js";
 import type { Timer } from "../storage/clock.js";
 import { bytesOf } from "./log-extent.js";
 import type { LogState } from "./log-state.js";
@@ -22,7 +23,7 @@ export class Retention {
   #timer: Timer | undefined;
   /** While it does not trust the wall clock, nothing is removed by age. */
   readonly #guard: WallGuard;
-  #woken = false;
+  readonly #checkSoon = new Wake(() => this.#check());
   /** A trim is on its way. */
   #trimming = false;
 
@@ -55,12 +56,7 @@ export class Retention {
     if (maxAgeMs > 0) this.#arm(this.#dueIn(stream.head, maxAgeMs));
     const tooMuch = maxBytes > 0 && extent.bytes > maxBytes;
     const tooMany = maxCount > 0 && stream.recordsLeft(stream.head, stream.visible) > maxCount;
-    if ((!tooMuch && !tooMany) || this.#woken) return;
-    this.#woken = true;
-    this.#engine.wake(() => {
-      this.#woken = false;
-      this.#check();
-    });
+    if (tooMuch || tooMany) this.#engine.wake(this.#checkSoon);
   }
 
   close(): void {

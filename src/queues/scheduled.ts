@@ -13,6 +13,7 @@
 
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
+import { Wake } from "../engine/wake.js";
 import { BATCH_HEADER_BYTES, recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
@@ -86,7 +87,7 @@ export class Scheduled {
   #engine: Engine | undefined;
   /** Elapsed time before which nothing is tried again. */
   #notBefore = 0;
-  readonly #spill = () => this.#spillAll();
+  readonly #spill = new Wake(() => this.#spillAll());
 
   constructor(host: ScheduledHost) {
     this.#host = host;

@@ -12,6 +12,7 @@ import type { ConsumerConfig } from "../api/options.js";
 import { addStream } from "../engine/add-stream.js";
 import type { Engine } from "../engine/engine.js";
 import type { LogTime } from "../engine/queue-state.js";
+import { Wake } from "../engine/wake.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
 import { Consumer, type ConsumerHost } from "./consumer.js";
@@ -183,7 +184,7 @@ export class SharedGroupState implements ConsumerHost {
     for (const { ledger } of this.consumer.lanes) for (const task of [...ledger.outstanding]) ledger.finish(task);
     for (const stream of this.streams) stream.trimTo(stream.next);
     // Not at once: a deletion is being applied.
-    this.#engine?.wake(() => this.consumer.close(error));
+    this.#engine?.wake(new Wake(() => this.consumer.close(error)));
   }
 
   /** The streams of its own. */

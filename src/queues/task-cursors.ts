@@ -17,6 +17,7 @@ import type { ConsumerConfig, TaskConfig } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
+import { Wake } from "../engine/wake.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { Consumer, type ConsumerHost } from "./consumer.js";
 import { CursorLane, oldestAvailable } from "./cursor-lane.js";
@@ -354,7 +355,7 @@ export class TaskCursors {
     );
     cursor.end(error);
     // Not at once: a deletion is being applied.
-    this.#engine?.wake(() => cursor.consumer.close(error));
+    this.#engine?.wake(new Wake(() => cursor.consumer.close(error)));
   }
 
   #reset(cursor: Cursor, positions: readonly LanePosition[]): void {

@@ -18,6 +18,7 @@ import type { Engine } from "../engine/engine.js";
 import { FIRST_QUEUE_OP, type LogTime, type QueueState } from "../engine/queue-state.js";
 import { reclaim } from "../engine/reclaim.js";
 import type { Rewriter } from "../engine/rewriter.js";
+import { Wake } from "../engine/wake.js";
 import type { RecordCursor, RecordParts } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
@@ -82,7 +83,7 @@ export class TaskState implements QueueState, ConsumerHost, ScheduledHost, Recur
   config: TaskConfig;
   readonly room = new TaskRoom(this);
   readonly #deadLimit: DeadLimit;
-  readonly #admit = () => this.room.admit();
+  readonly #admit = new Wake(() => this.room.admit());
   /** Why nothing can be had from the queue any more. */
   ended: Error | undefined;
   guard!: WallGuard;

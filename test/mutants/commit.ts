@@ -25,8 +25,8 @@ export const commitMutants: readonly Mutant[] = [
   {
     name: "who waits is called back before there is something",
     file,
-    search: "if (this.#wakes.size === 0 || this.#staging) return;",
-    replacement: "if (this.#wakes.size === 0) return;",
+    search: "if (this.#wakes.length === 0 || this.#staging) return;",
+    replacement: "if (this.#wakes.length === 0) return;",
     breaks: "who waits for a task gets it when there is one",
     killer: testFile("test/wakes.test.ts", "the turn in which a sync of others ends"),
   },

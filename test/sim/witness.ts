@@ -1,6 +1,7 @@
 import type { Engine } from "../../src/engine/engine.js";
 import type { QueueState } from "../../src/engine/queue-state.js";
 import { offsetsToSkip } from "../../src/engine/recovery.js";
+import { Wake } from "../../src/engine/wake.js";
 import type { Consumer } from "../../src/queues/consumer.js";
 import { GroupType } from "../../src/queues/group.js";
 import type { Lane } from "../../src/queues/lane.js";
@@ -67,11 +68,16 @@ export class Witness {
     };
     // What is woken after an entry may stage the next one at once; the state in between is the one that counts.
     const wake = engine.wake.bind(engine);
-    engine.wake = (callback) => {
-      wake(() => {
-        this.#note(engine);
-        callback();
-      });
+    const noting = new Map<Wake, Wake>();
+    engine.wake = (woken) => {
+      const noted =
+        noting.get(woken) ??
+        new Wake(() => {
+          this.#note(engine);
+          woken.callback();
+        });
+      noting.set(woken, noted);
+      wake(noted);
     };
   }
 

@@ -1,0 +1,172 @@
+/**
+ * Calls that put one message each into a queue, with nothing said beyond it: those that a server is sent in one turn of the event
+ * loop, over whatever connections, are handed over together, those for one queue as one run, which is one commit where that can
+ * be (`PUT_EACH`). Each call is answered by itself.
+ */
+
+import type { CallName } from "../api/call-name.js";
+import type { CommitOptions, Durability, LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
+import { AT_TURN_END, PUT_EACH, PUTS_INTO, type PutsEach, type TakesTurns } from "../api/put-each.js";
+
+/** Calls that are collected, at most, and the bytes of their messages, about. */
+const CALLS_MAX = 512;
+const MESSAGES_BYTES_MAX = 256 * 1024;
+
+/**
+ * A kind of call.
+ * @typeParam P who makes them
+ * @typeParam T what they are told
+ */
+export interface Put<Q, P, T> {
+  /** Makes one by itself. */
+  one(queue: Q, message: Buffer, options: CommitOptions | undefined): Promise<T>;
+  /** @param id by which whoever made it knows it; must not throw */
+  answer(putter: P, id: number, told: T): void;
+  fail(putter: P, id: number, error: unknown): void;
+}
+
+/** What all connections of a server have collected in this turn. */
+export class Puts {
+  readonly #atTurnEnd: (callback: () => void) => void;
+  readonly #carryOut = () => this.carryOut();
+  #runs: Run[] = [];
+  /** The run that there is now for what goes into a queue. */
+  readonly #places = new WeakMap<object, Place>();
+  #calls = 0;
+  #bytes = 0;
+  #isDue = false;
+  /** Counts up whenever what is here is carried out. */
+  turn = 0;
+
+  constructor(mq: MessageQueue & Partial<TakesTurns>) {
+    const given = mq[AT_TURN_END];
+    this.#atTurnEnd = given === undefined ? setImmediate : (callback) => given.call(mq, callback);
+  }
+
+  /** @param message stays as it is until it has been put in */
+  add<Q extends LogQueue | TaskQueue, P, T>(
+    put: Put<Q, P, T>,
+    queue: Q & Partial<PutsEach<T>>,
+    putter: P,
+    id: number,
+    name: CallName | undefined,
+    durability: Durability | undefined,
+    message: Buffer,
+  ): void {
+    if (this.#calls >= CALLS_MAX || this.#bytes + message.length > MESSAGES_BYTES_MAX) this.carryOut();
+    this.#calls++;
+    this.#bytes += message.length;
+    const place = this.#placeOf(queue[PUTS_INTO] ?? queue);
+    let { run } = place;
+    if (run?.takes(put, name !== undefined, durability) !== true) {
+      // Behind the one before it.
+      run = new PutRun(place, put, queue, name !== undefined, durability);
+      place.run = run;
+      this.#runs.push(run);
+    }
+    run.add(putter, id, name, message);
+    if (this.#isDue) return;
+    this.#isDue = true;
+    this.#atTurnEnd(this.#carryOut);
+  }
+
+  carryOut(): void {
+    this.#isDue = false;
+    this.turn++;
+    this.#calls = 0;
+    this.#bytes = 0;
+    const runs = this.#runs;
+    this.#runs = [];
+    for (const run of runs) run.place.run = undefined;
+    for (const run of runs) run.carryOut();
+  }
+
+  #placeOf(into: object): Place {
+    const known = this.#places.get(into);
+    if (known !== undefined) return known;
+    const place = { run: undefined };
+    this.#places.set(into, place);
+    return place;
+  }
+}
+
+interface Place {
+  run: Run | undefined;
+}
+
+interface Run {
+  readonly place: Place;
+  /** Whether calls of that kind can go with those that are there. */
+  takes(put: unknown, isNamed: boolean, durability: Durability | undefined): boolean;
+  add(putter: unknown, id: number, name: CallName | undefined, message: Buffer): void;
+  carryOut(): void;
+}
+
+class PutRun<Q extends LogQueue | TaskQueue, P, T> implements Run {
+  readonly place: Place;
+  readonly #put: Put<Q, P, T>;
+  readonly #queue: Q & Partial<PutsEach<T>>;
+  readonly #durability: Durability | undefined;
+  readonly #putters: P[] = [];
+  readonly #ids: number[] = [];
+  /** Undefined: they have none. */
+  readonly #names: CallName[] | undefined;
+  #messages: Buffer[] = [];
+
+  constructor(place: Place, put: Put<Q, P, T>, queue: Q, isNamed: boolean, durability: Durability | undefined) {
+    this.place = place;
+    this.#put = put;
+    this.#queue = queue;
+    this.#durability = durability;
+    this.#names = isNamed ? [] : undefined;
+  }
+
+  takes(put: unknown, isNamed: boolean, durability: Durability | undefined): boolean {
+    return put === this.#put && isNamed === (this.#names !== undefined) && durability === this.#durability;
+  }
+
+  add(putter: P, id: number, name: CallName | undefined, message: Buffer): void {
+    this.#putters.push(putter);
+    this.#ids.push(id);
+    if (name !== undefined) this.#names?.push(name);
+    this.#messages.push(message);
+  }
+
+  carryOut(): void {
+    const messages = this.#messages;
+    // They are not kept until the answers have come.
+    this.#messages = [];
+    const queue = this.#queue;
+    const told =
+      queue[PUT_EACH]?.(messages, this.#durability, this.#names) ??
+      messages.map((message, index) => this.#one(message, this.#names?.[index]));
+    if (Array.isArray(told)) {
+      for (let index = 0; index < told.length; index++) {
+        told[index]!.then(
+          (value) => this.#put.answer(this.#putters[index]!, this.#ids[index]!, value),
+          (error: unknown) => this.#put.fail(this.#putters[index]!, this.#ids[index]!, error),
+        );
+      }
+      return;
+    }
+    told.then(
+      (values) => {
+        for (let index = 0; index < values.length; index++) {
+          this.#put.answer(this.#putters[index]!, this.#ids[index]!, values[index]!);
+        }
+      },
+      (error: unknown) => {
+        for (let index = 0; index < this.#ids.length; index++) {
+          this.#put.fail(this.#putters[index]!, this.#ids[index]!, error);
+        }
+      },
+    );
+  }
+
+  /** Without options where the calls say nothing, which is what embedded queues are quickest with. */
+  #one(message: Buffer, request: CallName | undefined): Promise<T> {
+    const durability = this.#durability;
+    const isPlain = durability === undefined && request === undefined;
+    return this.#put.one(this.#queue, message, isPlain ? undefined : { durability, request });
+  }
+}
