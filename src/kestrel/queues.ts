@@ -5,6 +5,7 @@
 
 import type { MessageQueue, Task, TaskCursor, TaskOptions, TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
+import type { Taker } from "./takes.js";
 import { Unlimited } from "./unlimited.js";
 
 /** How a read waits. */
@@ -79,6 +80,8 @@ export class OpenedQueue extends TaskSource {
   readonly name: string;
   readonly tasks: TaskQueue;
   readonly cursors = new Map<string, CursorSource>();
+  /** Gets of this turn, which are carried out when it ends. */
+  takers: Taker[] | undefined;
   /** Since the front began. */
   flushes = 0;
   /** When the item that was read last had been stored; 0 before the first read. */
@@ -119,6 +122,10 @@ export class OpenedQueue extends TaskSource {
 
   /** Removes the next items. */
   async takeAll(count: number): Promise<Taken> {
+    if (count === 1) {
+      const task = await this.take();
+      return { tasks: task === undefined ? [] : [task], error: undefined };
+    }
     const tasks = await this.tasks.dequeueBatch({ autoAck: true, max: count });
     let error: unknown;
     try {

@@ -10,6 +10,7 @@ import type { OpenedQueue, Taken } from "./queues.js";
 import { asRefusal, NONE, notStored, type Reply, STORED } from "./reply.js";
 import { type GetRequest, isPlainGet, Refusal, type Request, type SetRequest } from "./request.js";
 import type { Front } from "./server.js";
+import type { Taker } from "./takes.js";
 
 /** Items stored in one commit, at most, and their bytes, about. */
 const STORED_AT_ONCE_MAX = 256;
@@ -151,12 +152,13 @@ class Sets implements Run {
   }
 }
 
-class Gets implements Run {
+class Gets implements Run, Taker {
   readonly #front: Front;
   readonly #queue: OpenedQueue;
   readonly #first: GetRequest;
   readonly bytes = 0;
   requests = 1;
+  #answer: (reply: Reply) => void = () => {};
 
   constructor(front: Front, queue: OpenedQueue, first: GetRequest) {
     this.#front = front;
@@ -173,42 +175,36 @@ class Gets implements Run {
   }
 
   carryOut(answer: (reply: Reply) => void): void {
-    const { requests } = this;
-    this.#front.counters.gets += requests;
-    if (requests === 1) {
-      const reply = (task: Task | undefined) => (task === undefined ? this.#missed(1) : this.#found(task));
-      this.#take((queue) => queue.take(), reply, answer);
-    } else {
-      const reply = (taken: Taken) => this.#replyToAll(taken);
-      this.#take((queue) => queue.takeAll(requests), reply, answer);
+    this.#front.counters.gets += this.requests;
+    this.#answer = answer;
+    this.#front.takes.add(this.#queue, this);
+  }
+
+  taken({ tasks, error }: Taken): void {
+    const [only] = tasks;
+    if (this.requests === 1 && only !== undefined) {
+      this.#answer(this.#found(only));
+      return;
     }
-  }
-
-  #take<T>(take: (queue: OpenedQueue) => Promise<T>, reply: (taken: T) => Reply, answer: (reply: Reply) => void): void {
-    take(this.#queue).then(
-      (taken) => answer(reply(taken)),
-      (error) => void this.#takeAnew(error, take, reply).then(answer),
-    );
-  }
-
-  async #takeAnew<T>(
-    error: unknown,
-    take: (queue: OpenedQueue) => Promise<T>,
-    reply: (taken: T) => Reply,
-  ): Promise<Reply> {
-    try {
-      if (!isVarveError(error, "ERR_NOT_FOUND")) throw error;
-      return reply(await take(await this.#front.queues.reopen(this.#queue)));
-    } catch (again) {
-      return asRefusal(again);
-    }
-  }
-
-  #replyToAll({ tasks, error }: Taken): Reply {
     const replies: Reply[] = tasks.map((task) => this.#found(task));
     if (error !== undefined) replies.push(asRefusal(error));
     else if (tasks.length < this.requests) replies.push(this.#missed(this.requests - tasks.length));
-    return replies;
+    this.#answer(replies);
+  }
+
+  failed(error: unknown): void {
+    void this.#takeAnew(error);
+  }
+
+  /** From a queue that others have deleted, and that is made again. */
+  async #takeAnew(error: unknown): Promise<void> {
+    try {
+      if (!isVarveError(error, "ERR_NOT_FOUND")) throw error;
+      const queue = await this.#front.queues.reopen(this.#queue);
+      this.taken(await queue.takeAll(this.requests));
+    } catch (again) {
+      this.#answer(asRefusal(again));
+    }
   }
 
   #found({ payload }: Task): Reply {

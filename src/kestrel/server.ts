@@ -14,6 +14,7 @@ import type { May } from "./authorise.js";
 import { type QueueSettings, Queues } from "./queues.js";
 import { Session } from "./session.js";
 import { Counters, dumpStats, stats } from "./stats.js";
+import { Takes } from "./takes.js";
 
 export interface KestrelOptions {
   /** What `version` answers. */
@@ -41,6 +42,7 @@ export interface Front {
   readonly options: KestrelOptions;
   readonly queues: Queues;
   readonly puts: Puts;
+  readonly takes: Takes;
   readonly counters: Counters;
   /** The front is ending; what is open then is given back by the directory, in order. */
   readonly stopping: boolean;
@@ -61,6 +63,7 @@ export class KestrelServer implements Front {
   readonly options: KestrelOptions;
   readonly queues: Queues;
   readonly puts: Puts;
+  readonly takes: Takes;
   readonly counters = new Counters();
   stopping = false;
   readonly #server: Server;
@@ -74,6 +77,7 @@ export class KestrelServer implements Front {
     this.options = options;
     this.queues = new Queues(mq, options.settings);
     this.puts = new Puts(mq);
+    this.takes = new Takes(mq);
     this.#startedMs = this.nowMs();
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#connected(socket));
   }

@@ -6,7 +6,8 @@
 
 import type { CallName } from "../api/call-name.js";
 import type { CommitOptions, Durability, LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
-import { AT_TURN_END, PUT_EACH, PUTS_INTO, type PutsEach, type TakesTurns } from "../api/put-each.js";
+import { PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
+import { turnEndOf } from "./turn-end.js";
 
 /** Calls that are collected, at most, and the bytes of their messages, about. */
 const CALLS_MAX = 512;
@@ -38,9 +39,8 @@ export class Puts {
   /** Counts up whenever what is here is carried out. */
   turn = 0;
 
-  constructor(mq: MessageQueue & Partial<TakesTurns>) {
-    const given = mq[AT_TURN_END];
-    this.#atTurnEnd = given === undefined ? setImmediate : (callback) => given.call(mq, callback);
+  constructor(mq: MessageQueue) {
+    this.#atTurnEnd = turnEndOf(mq);
   }
 
   /** @param message stays as it is until it has been put in */
@@ -57,14 +57,14 @@ export class Puts {
     this.#calls++;
     this.#bytes += message.length;
     const place = this.#placeOf(queue[PUTS_INTO] ?? queue);
-    let { run } = place;
-    if (run?.takes(put, name !== undefined, durability) !== true) {
-      // Behind the one before it.
-      run = new PutRun(place, put, queue, name !== undefined, durability);
-      place.run = run;
-      this.#runs.push(run);
+    const { run } = place;
+    if (run?.takes(put, name !== undefined, durability) === true) {
+      run.add(putter, id, name, message);
+      return;
     }
-    run.add(putter, id, name, message);
+    // Behind the one before it.
+    place.run = new PutRun(place, put, queue, putter, id, name, durability, message);
+    this.#runs.push(place.run);
     if (this.#isDue) return;
     this.#isDue = true;
     this.#atTurnEnd(this.#carryOut);
@@ -107,18 +107,31 @@ class PutRun<Q extends LogQueue | TaskQueue, P, T> implements Run {
   readonly #put: Put<Q, P, T>;
   readonly #queue: Q & Partial<PutsEach<T>>;
   readonly #durability: Durability | undefined;
-  readonly #putters: P[] = [];
-  readonly #ids: number[] = [];
+  // Lists are made with their first: most stay at a few, and an empty one takes room for many when it gets it.
+  readonly #putters: P[];
+  readonly #ids: number[];
   /** Undefined: they have none. */
   readonly #names: CallName[] | undefined;
-  #messages: Buffer[] = [];
+  #messages: Buffer[];
 
-  constructor(place: Place, put: Put<Q, P, T>, queue: Q, isNamed: boolean, durability: Durability | undefined) {
+  constructor(
+    place: Place,
+    put: Put<Q, P, T>,
+    queue: Q,
+    putter: P,
+    id: number,
+    name: CallName | undefined,
+    durability: Durability | undefined,
+    message: Buffer,
+  ) {
     this.place = place;
     this.#put = put;
     this.#queue = queue;
     this.#durability = durability;
-    this.#names = isNamed ? [] : undefined;
+    this.#putters = [putter];
+    this.#ids = [id];
+    this.#names = name === undefined ? undefined : [name];
+    this.#messages = [message];
   }
 
   takes(put: unknown, isNamed: boolean, durability: Durability | undefined): boolean {
