@@ -25,6 +25,8 @@ import { parseArgs } from "node:util";
 import { build, checkNode, fail, install, ROOT, SIMULATOR_ARGS, step } from "./setup.mjs";
 
 const TWICE_EVERY = 50;
+/** A job, of a second or a minute, that takes so long will never end: something waits for what does not come. */
+const JOB_MS_MAX = 300_000;
 /**
  * The share of lives that have a second end when there are many seeds: what comes of more of them is less than of more seeds.
  * One seed by itself tries them all, those among them.
@@ -226,16 +228,24 @@ async function runSweeps() {
   if (failures > 0) process.exitCode = 1;
 }
 
-/** Has workers do what `job` gives out until it gives nothing more. A worker that ends in the midst of a job is not replaced. */
+/**
+ * Has workers do what `job` gives out until it gives nothing more. A worker that ends in the midst of a job, or does not end it, is not
+ * replaced.
+ */
 async function work(job, done, died) {
   const run = () =>
     new Promise((resolve) => {
       const worker = fork(join(modules, "run.js"), { execArgv: ["--enable-source-maps", ...SIMULATOR_ARGS] });
       let current;
+      let timer;
       const send = () => {
+        clearTimeout(timer);
         current = job();
         if (current === undefined) worker.disconnect();
-        else worker.send(current);
+        else {
+          timer = setTimeout(() => worker.kill("SIGKILL"), JOB_MS_MAX);
+          worker.send(current);
+        }
       };
       worker.on("message", (report) => {
         const finished = current;
@@ -243,8 +253,9 @@ async function work(job, done, died) {
         done(report, finished);
         send();
       });
-      worker.on("exit", (code) => {
-        if (current !== undefined) died(current, code);
+      worker.on("exit", (code, signal) => {
+        clearTimeout(timer);
+        if (current !== undefined) died(current, signal ?? code);
         resolve();
       });
       send();
