@@ -20,7 +20,7 @@ export interface Linked<E> {
   inSlot: E | undefined;
 }
 
-const SLOTS_MIN = 64;
+const SLOTS_MIN = 8;
 
 export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   /** By the lowest bits of the key. A power of two. */

@@ -1,6 +1,6 @@
 /**
  * What an embedded directory and its queues have besides the contract, for a server that is given many calls at once: those that
- * put one message into one queue can be collected until the turn of the event loop ends, and are then made together.
+ * put one message into one queue can be collected until the turn of the event loop ends, and are then made together, queue by queue.
  */
 
 import type { CallName } from "./call-name.js";

@@ -149,7 +149,7 @@ export class Engine implements ReaderContext {
   /** Space held back for draining a full disk. */
   readonly reserves: Reserves;
   /** Calls that may be repeated and have not been answered yet. */
-  readonly underWay = new RequestsUnderWay();
+  readonly underWay: RequestsUnderWay;
   /** Folders of segments that are known to exist. */
   readonly folders = new Set<string>();
   /** Set by the checkpointer: told when the log has moved on to a new file. */
@@ -171,9 +171,12 @@ export class Engine implements ReaderContext {
     this.catalog.requests.committed(name, answer, this.entryTime.elapsedMs, this.lsn);
   };
   readonly #endTurn = () => {
-    this.#stageLast();
-    this.#turnEnds = false;
-    this.flush();
+    try {
+      this.#stageLast();
+    } finally {
+      this.#turnEnds = false;
+      this.flush();
+    }
     this.#runWakes();
   };
   readonly #meta = new Encoder(64 * 1024);
@@ -229,6 +232,7 @@ export class Engine implements ReaderContext {
     this.random = platform.random;
     this.directory = start.directory;
     this.directoryId = start.directoryId;
+    this.underWay = new RequestsUnderWay(Number.parseInt(start.directoryId.slice(0, 8), 16));
     this.options = start.options;
     this.logger = start.options.logger;
     this.catalog = start.catalog;
@@ -875,10 +879,11 @@ export class Engine implements ReaderContext {
   }
 
   #stageLast(): void {
-    const callbacks = this.#lastToStage;
-    if (callbacks === undefined) return;
-    this.#lastToStage = undefined;
-    for (const callback of callbacks) callback();
+    while (this.#lastToStage !== undefined) {
+      const callbacks = this.#lastToStage;
+      this.#lastToStage = undefined;
+      for (const callback of callbacks) callback();
+    }
   }
 
   #show(refs: readonly BatchRef[]): void {

@@ -142,7 +142,7 @@ describe("requests", () => {
 });
 
 test("requests under way with one number, of several producers, are told apart", () => {
-  const underWay = new RequestsUnderWay();
+  const underWay = new RequestsUnderWay(7);
   // The first three have the same place, as numbers that are far apart may have.
   const names = [
     ...["1", "2"].map((last) => nameOf(`${A.slice(1)}${last}`, 7)),
@@ -164,7 +164,7 @@ test("requests under way with one number, of several producers, are told apart",
 });
 
 test("requests of many producers that count in step are found at once", () => {
-  const underWay = new RequestsUnderWay();
+  const underWay = new RequestsUnderWay(7);
   let looks = 0;
   const names = Array.from({ length: 2000 }, () => {
     const producer = randomBytes(16).toString("latin1");

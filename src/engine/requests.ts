@@ -131,26 +131,36 @@ export interface RequestUnderWay {
   next: RequestUnderWay | undefined;
 }
 
-/** Places for requests under way. Each may be shared by several. */
-const PLACES = 4096;
+/** Places for requests under way, at first. Each may be shared by several. A power of two. */
+const PLACES_MIN = 4096;
+const HIGH = 2 ** 32;
+/** 2^32 over the golden ratio, as an odd number. */
+const GOLDEN = 0x9e3779b1;
 
 export class RequestsUnderWay {
-  readonly #places = new Array<RequestUnderWay | undefined>(PLACES).fill(undefined);
+  readonly #salt: number;
+  #places = new Array<RequestUnderWay | undefined>(PLACES_MIN).fill(undefined);
+  #size = 0;
+
+  /** @param salt that those who choose the names do not know, so that they cannot have all of them share a place */
+  constructor(salt: number) {
+    this.#salt = salt;
+  }
 
   find(name: RequestName): RequestUnderWay | undefined {
-    let found = this.#places[placeOf(name)];
+    let found = this.#places[this.#placeOf(name)];
     while (found !== undefined && !isSame(found.name, name)) found = found.next;
     return found;
   }
 
   /** @param name which there is none of */
   add(name: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
-    const place = placeOf(name);
-    this.#places[place] = { name, kind, answer, index, next: this.#places[place] };
+    if (++this.#size > 2 * this.#places.length) this.#grow();
+    this.#place({ name, kind, answer, index, next: undefined });
   }
 
   delete(name: RequestName): void {
-    const place = placeOf(name);
+    const place = this.#placeOf(name);
     let before: RequestUnderWay | undefined;
     let found = this.#places[place];
     while (found !== undefined && !isSame(found.name, name)) {
@@ -162,16 +172,39 @@ export class RequestsUnderWay {
     else before.next = found.next;
     // Kept by nothing that is gone.
     found.next = undefined;
+    this.#size--;
   }
-}
 
-/**
- * Mostly another one for each request: clients that go in step, as those do that share commits, have the same sequence
- * numbers.
- */
-function placeOf({ from, sequence }: RequestName): number {
-  const { text } = from;
-  return (sequence + text.charCodeAt(0) + (text.charCodeAt(1) << 8)) % PLACES;
+  #place(request: RequestUnderWay): void {
+    const place = this.#placeOf(request.name);
+    request.next = this.#places[place];
+    this.#places[place] = request;
+  }
+
+  #grow(): void {
+    const places = this.#places;
+    this.#places = new Array<RequestUnderWay | undefined>(4 * places.length).fill(undefined);
+    for (const first of places) {
+      for (let request = first; request !== undefined; ) {
+        const { next } = request;
+        this.#place(request);
+        request = next;
+      }
+    }
+  }
+
+  /**
+   * Mostly another one for each request: clients that go in step, as those do that share commits, have the same sequence
+   * numbers.
+   */
+  #placeOf({ from, sequence }: RequestName): number {
+    const { text } = from;
+    // Of a number beyond 32 bits, all of them count.
+    let mixed = sequence ^ (sequence / HIGH) ^ this.#salt;
+    for (let index = 0; index < 4; index++) mixed ^= text.charCodeAt(index) << (8 * index);
+    // Knuth's multiplicative hashing: the upper bits are the good ones.
+    return (Math.imul(mixed, GOLDEN) >>> 8) & (this.#places.length - 1);
+  }
 }
 
 function isSame(one: RequestName, other: RequestName): boolean {

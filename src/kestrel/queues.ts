@@ -90,7 +90,7 @@ export class OpenedQueue extends TaskSource {
   #lastBytes = TAKEN_BYTES;
   #head = "";
   #headBytes = -1;
-  /** Whether items may be stored together. */
+  /** Whether items that die may be stored together. */
   readonly unlimited: Unlimited;
 
   constructor(name: string, tasks: TaskQueue) {
@@ -106,8 +106,7 @@ export class OpenedQueue extends TaskSource {
   }
 
   /** Items with the same end, in one commit. Rejects with nothing stored. */
-  setAll(bodies: readonly Buffer[], expiresAtMs: number | undefined): Promise<unknown> {
-    if (expiresAtMs === undefined) return this.tasks.enqueueBatch(bodies);
+  setAll(bodies: readonly Buffer[], expiresAtMs: number): Promise<unknown> {
     return this.tasks.enqueueBatch(bodies, { expiresAt: new Date(expiresAtMs) });
   }
 

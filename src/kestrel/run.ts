@@ -1,6 +1,6 @@
 /**
- * Requests in a row that are alike, for one queue that is open: they are carried out by one call. For a client that
- * pipelines this is most of what makes it fast.
+ * Requests in a row that are alike, for one queue that is open: they are carried out together, with those of other connections where
+ * that can be. This is most of what makes the front fast.
  */
 
 import type { Task, TaskQueue } from "../api/contract.js";
@@ -12,7 +12,7 @@ import { type GetRequest, isPlainGet, Refusal, type Request, type SetRequest } f
 import type { Front } from "./server.js";
 import type { Taker } from "./takes.js";
 
-/** Items stored in one commit, at most, and their bytes, about. */
+/** Items that are stored together, at most, and their bytes, about. */
 const STORED_AT_ONCE_MAX = 256;
 const STORED_BYTES = 256 * 1024;
 
@@ -107,7 +107,7 @@ class Sets implements Run {
   }
 
   /** After an error that has left all of them out. */
-  async #storeEach(error: unknown, expiresAtMs: number | undefined): Promise<Reply> {
+  async #storeEach(error: unknown, expiresAtMs: number): Promise<Reply> {
     let queue = this.#queue;
     if (isVarveError(error, "ERR_NOT_FOUND")) {
       try {

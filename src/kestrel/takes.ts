@@ -7,7 +7,7 @@ import type { MessageQueue } from "../api/contract.js";
 import { turnEndOf } from "../net/turn-end.js";
 import type { OpenedQueue, Taken } from "./queues.js";
 
-/** Gets in a row of one connection. */
+/** Gets in a row of one connection. What it is told it must take without throwing: others are told behind it. */
 export interface Taker {
   readonly requests: number;
   /** As many items as it has asked for, or fewer where there are no more, or an error keeps back those behind them. */
@@ -52,18 +52,27 @@ function takeFor(queue: OpenedQueue, takers: readonly Taker[], from: number): nu
   let count = takers[from]!.requests;
   let to = from + 1;
   while (to < takers.length && count + takers[to]!.requests <= max) count += takers[to++]!.requests;
+  // An error is told to one of them, as if each had asked by itself: those behind it get what stands behind it.
+  const takeForRest = (index: number) => {
+    if (index < to) takeFor(queue, takers.slice(index, to), 0);
+  };
   queue.takeAll(count).then(
     ({ tasks, error }) => {
       let at = 0;
       for (let index = from; index < to; index++) {
         const taker = takers[index]!;
-        const own = to === from + 1 ? tasks : tasks.slice(at, at + taker.requests);
-        at += taker.requests;
-        taker.taken({ tasks: own, error: own.length < taker.requests ? error : undefined });
+        const own = tasks.slice(at, at + taker.requests);
+        at += own.length;
+        const isTold = error !== undefined && own.length < taker.requests;
+        taker.taken({ tasks: own, error: isTold ? error : undefined });
+        if (!isTold) continue;
+        takeForRest(index + 1);
+        return;
       }
     },
     (error: unknown) => {
-      for (let index = from; index < to; index++) takers[index]!.failed(error);
+      takers[from]!.failed(error);
+      takeForRest(from + 1);
     },
   );
   return to;

@@ -4,7 +4,7 @@ import type { TaskQueue } from "../api/contract.js";
 const SETTINGS_MS = 1000;
 
 /**
- * Whether a queue is known to have no limits, so that items of several requests may be stored together: limits take a batch as a
+ * Whether a queue is known to have no limits, so that items of several requests may be stored as one batch: limits take that as a
  * whole, and so would let in more than they say.
  */
 export class Unlimited {

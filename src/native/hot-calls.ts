@@ -2,7 +2,7 @@
  * The calls with a layout of their own: what is made most. Layouts: src/wire/layouts.ts
  *
  * Payloads and keys are views of what the socket was read into, good until the call has returned: a queue copies what it takes
- * before that, whoever calls it.
+ * before that, whoever calls it. What is put in together with others of this turn is copied here.
  */
 
 import { CallName } from "../api/call-name.js";

@@ -1,7 +1,8 @@
 /**
  * Calls that put one message each into a queue, with nothing said beyond it: those that a server is sent in one turn of the event
  * loop, over whatever connections, are handed over together, those for one queue as one run, which is one commit where that can
- * be (`PUT_EACH`). Each call is answered by itself.
+ * be (`PUT_EACH`). Each call is answered by itself. Those for one queue are made in the order in which they came; where a queue cannot be told
+ * apart from another handle of it (no `PUTS_INTO`), those of one handle are.
  */
 
 import type { CallName } from "../api/call-name.js";
@@ -21,7 +22,7 @@ const MESSAGES_BYTES_MAX = 256 * 1024;
 export interface Put<Q, P, T> {
   /** Makes one by itself. */
   one(queue: Q, message: Buffer, options: CommitOptions | undefined): Promise<T>;
-  /** @param id by which whoever made it knows it; must not throw */
+  /** Neither this nor `fail` may throw: others are told behind it. @param id by which whoever made it knows it */
   answer(putter: P, id: number, told: T): void;
   fail(putter: P, id: number, error: unknown): void;
 }
@@ -150,9 +151,14 @@ class PutRun<Q extends LogQueue | TaskQueue, P, T> implements Run {
     // They are not kept until the answers have come.
     this.#messages = [];
     const queue = this.#queue;
-    const told =
-      queue[PUT_EACH]?.(messages, this.#durability, this.#names) ??
-      messages.map((message, index) => this.#one(message, this.#names?.[index]));
+    let told: Promise<T[]> | Promise<T>[];
+    try {
+      told =
+        queue[PUT_EACH]?.(messages, this.#durability, this.#names) ??
+        messages.map((message, index) => this.#one(message, this.#names?.[index]));
+    } catch (error) {
+      told = Promise.reject(error as Error);
+    }
     if (Array.isArray(told)) {
       for (let index = 0; index < told.length; index++) {
         told[index]!.then(

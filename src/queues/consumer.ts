@@ -346,7 +346,7 @@ export class Consumer {
     } else if (code === ConsumerOp.Block) {
       lane.aside -= input.varint();
       for (let count = input.varint(); count > 0; count--) {
-        const task = new Outstanding(ledger, input.varint());
+        const task = this.#fresh(lane, input.varint());
         task.limit = input.varint();
         task.bytes = input.varint();
         task.order = input.varint();
@@ -368,11 +368,17 @@ export class Consumer {
   /** A task that was handed out, when the log is repeated. */
   #handedOut(lane: Lane, offset: number, fresh: boolean, time: LogTime): Outstanding {
     const { ledger } = lane;
-    if (fresh) return new Outstanding(ledger, offset);
+    if (fresh) return this.#fresh(lane, offset);
     if (!ledger.outstanding.has(offset)) lane.scheduled?.ripenUntil(lane.number, offset, lane, time);
     // A trim of the log that came just before it took the record from the group.
     if (lane.ofLog && !ledger.outstanding.has(offset)) return new Outstanding(ledger, offset);
     return this.#outstanding(lane, offset);
+  }
+
+  /** One that the cursor had come to. */
+  #fresh({ ledger }: Lane, offset: number): Outstanding {
+    if (!ledger.outstanding.has(offset)) return new Outstanding(ledger, offset);
+    throw new MalformedError(`task ${offset} of queue ${this.host.name} is outstanding already`);
   }
 
   #outstanding(lane: Lane, offset: number): Outstanding {

@@ -392,7 +392,7 @@ export class Ledger {
     output.varint(this.cursor);
     output.varint(this.takenBytes);
     output.varint(this.outstanding.size);
-    // Leases and ready tasks in their order, which their sets keep.
+    // Leases and ready tasks in the order in which they came.
     for (const task of this.leased) encodeTask(output, task);
     for (const task of this.ready) encodeTask(output, task);
     const returned = new Set(this.returned);

@@ -326,6 +326,8 @@ test("requests in a row for several queues, with values of all sizes and differe
   await withFront({}, async (front) => {
     const client = await front.client();
     const value = (index: number) => String(index).padStart([1, 50, 200, 5000][index % 4]!, ".");
+    // So that both are open.
+    for (const queue of ["rowa", "rowb"]) assert.equal(await client.ask(`get ${queue}\r\n`), "END\r\n");
     const expected: string[] = [];
     let requests = "";
     for (let index = 0; index < 200; index++) {
@@ -394,6 +396,44 @@ test("gets in a row of which one fails give what those before it have taken", as
     assert.equal(await client.toEnd(), `${given}SERVER_ERROR Error: the disk is gone\r\n`);
     const other = await front.client();
     assert.equal(await other.ask("get a\r\n", "END\r\n"), "VALUE a 0 1\r\n3\r\nEND\r\n");
+  });
+});
+
+test("gets of one turn, of several clients: each has what its number in the line gives it, and one has the error", async () => {
+  let fails = false;
+  let failed = 0;
+  const failing = (tasks: TaskQueue) => {
+    const take = tasks.dequeueBatch.bind(tasks);
+    tasks.dequeueBatch = async (options) => {
+      // Of the gets of several clients, the first call of all.
+      if (fails && (options?.max ?? 1) > 1 && failed++ === 0) throw new Error("the disk is gone");
+      return await take(options);
+    };
+  };
+  await withFront({ around: (mq) => withTasks(mq, failing) }, async (front) => {
+    const setter = await front.client();
+    const value = (text: string) => `VALUE a 0 1\r\n${text}\r\nEND\r\n`;
+    const getAll = async () => {
+      const clients = await Promise.all(Array.from({ length: 4 }, () => front.client()));
+      // One by one they are accepted; then what they send is read in one turn.
+      for (const client of clients) await client.ask("version\r\n");
+      for (const client of clients) client.send("get a\r\nquit\r\n");
+      return await Promise.all(clients.map((client) => client.toEnd()));
+    };
+    const store = () =>
+      setter.ask("set a 0 0 1\r\n0\r\nset a 0 0 1\r\n1\r\nset a 0 0 1\r\n2\r\n", "STORED\r\n".repeat(3));
+    await store();
+    assert.deepEqual((await getAll()).sort(), [...["0", "1", "2"].map(value), "END\r\n"].sort());
+    fails = true;
+    // That they arrive in one turn is likely, no more.
+    for (let round = 0; round < 20 && failed === 0; round++) {
+      await store();
+      const answers = (await getAll()).sort();
+      const others = failed === 0 ? [...["0", "1", "2"].map(value), "END\r\n"] : ["0", "1", "2"].map(value);
+      const error = failed === 0 ? [] : ["SERVER_ERROR Error: the disk is gone\r\n"];
+      assert.deepEqual(answers, [...others, ...error].sort());
+    }
+    assert.ok(failed > 0, "they have shared a call");
   });
 });
 

@@ -19,8 +19,9 @@ export const requestMutants: readonly Mutant[] = [
     file: "src/engine/engine.ts",
     search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n      this.endOperation();",
     replacement:
-      "encodeRequest(new Encoder(64), request, index);\n      this.wake(() => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
-      "        encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n        this.endOperation();\n      });",
+      "encodeRequest(new Encoder(64), request, index);\n      const callback = () => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
+      "        encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n        this.endOperation();\n      };\n" +
+      "      this.wake({ isDue: false, callback });",
     breaks: "a call and its name are durable together",
     killer: testFile(cases, "wherever it falls"),
   },
@@ -88,6 +89,30 @@ export const requestMutants: readonly Mutant[] = [
     replacement: "",
     breaks: "a call that is repeated is carried out once",
     killer: testFile("test/native/runs.test.ts", "made twice at once"),
+  },
+  {
+    name: "calls overtake those that were collected before them",
+    file: "src/native/connection.ts",
+    search: "if (this.#putIn === puts.turn) puts.carryOut();",
+    replacement: "void puts;",
+    breaks: "calls of one client to one queue are made in their order",
+    killer: testFile("test/native/runs.test.ts", "finds them made"),
+  },
+  {
+    name: "sets that die overtake those that were collected before them",
+    file: "src/kestrel/run.ts",
+    search: "    this.#front.puts.carryOut();\n",
+    replacement: "",
+    breaks: "what a client stores comes out in its order",
+    killer: testFile("test/kestrel/hostile.test.ts", "keep their order"),
+  },
+  {
+    name: "an error of one get is told to all of its turn",
+    file: "src/kestrel/takes.ts",
+    search: "      takers[from]!.failed(error);\n      takeForRest(from + 1);\n",
+    replacement: "      for (let index = from; index < to; index++) takers[index]!.failed(error);\n",
+    breaks: "what is behind a damaged item is given to others",
+    killer: testFile("test/kestrel/hostile.test.ts", "gets of one turn"),
   },
   {
     name: "a redrive that is made again begins anew",
