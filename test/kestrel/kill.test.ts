@@ -15,9 +15,17 @@ test("a daemon that is killed again and again loses nothing it has acknowledged,
   await withSeed(seedOr(20260), async (random) => {
     await withDirectory(async (directory) => {
       const rounds = scaled(5);
-      const { kills, stored, confirmed, open } = await killDaemons(join(directory, "data"), rounds, random);
-      assert.equal(kills, rounds);
-      assert.ok(stored > 0 && confirmed > 0 && open > 0, `${stored} stored, ${confirmed} confirmed, ${open} open`);
+      const shown = { stored: 0, confirmed: 0, open: 0 };
+      const isShown = () => shown.stored > 0 && shown.confirmed > 0 && shown.open > 0;
+      // A machine with much else to do may need more of them for something of everything.
+      for (let times = 0; times < 10 && !isShown(); times++) {
+        const { kills, stored, confirmed, open } = await killDaemons(join(directory, `${times}`), rounds, random);
+        assert.equal(kills, rounds);
+        shown.stored += stored;
+        shown.confirmed += confirmed;
+        shown.open += open;
+      }
+      assert.ok(isShown(), JSON.stringify(shown));
     });
   });
 });
