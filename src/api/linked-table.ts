@@ -10,12 +10,12 @@
  * - There are at least half as many slots as entries and, beyond the fewest, at most eight times as many.
  */
 
+import { type InList, LinkedList } from "./linked-list.js";
+
 /** An entry: it stands in one table at a time. The links are the table's. */
-export interface Linked<E> {
+export interface Linked<E> extends InList<E> {
   /** A whole number. */
   readonly key: number;
-  before: E | undefined;
-  behind: E | undefined;
   /** Another one in the same slot. */
   inSlot: E | undefined;
 }
@@ -26,8 +26,7 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   /** By the lowest bits of the key. A power of two. */
   #slots: (E | undefined)[] = emptySlots(SLOTS_MIN);
   #size = 0;
-  #oldest: E | undefined;
-  #newest: E | undefined;
+  readonly #inOrder = new LinkedList<E>();
 
   get size(): number {
     return this.#size;
@@ -35,7 +34,7 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
 
   /** The one that was added first. */
   get oldest(): E | undefined {
-    return this.#oldest;
+    return this.#inOrder.oldest;
   }
 
   get(key: number): E | undefined {
@@ -50,10 +49,7 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
 
   /** @param entry whose key no other one has */
   add(entry: E): void {
-    entry.before = this.#newest;
-    if (this.#newest === undefined) this.#oldest = entry;
-    else this.#newest.behind = entry;
-    this.#newest = entry;
+    this.#inOrder.add(entry);
     this.#size++;
     if (this.#size > 2 * this.#slots.length) this.#resize(4 * this.#slots.length);
     else this.#place(entry);
@@ -62,13 +58,7 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   /** False when it is not here. */
   delete(entry: E): boolean {
     if (!this.#displace(entry)) return false;
-    const { before, behind } = entry;
-    if (before === undefined) this.#oldest = behind;
-    else before.behind = behind;
-    if (behind === undefined) this.#newest = before;
-    else behind.before = before;
-    entry.before = undefined;
-    entry.behind = undefined;
+    this.#inOrder.delete(entry);
     this.#size--;
     const { length } = this.#slots;
     if (length > SLOTS_MIN && this.#size * 8 < length) this.#resize(length / 4);
@@ -76,16 +66,12 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   }
 
   /** The oldest first. Of those that have been walked past any may be taken out meanwhile, but none that comes. */
-  *[Symbol.iterator](): Generator<E, void, void> {
-    let next: E | undefined;
-    for (let entry = this.#oldest; entry !== undefined; entry = next) {
-      next = entry.behind;
-      yield entry;
-    }
+  [Symbol.iterator](): Generator<E, void, void> {
+    return this.#inOrder[Symbol.iterator]();
   }
 
   *keys(): Generator<number, void, void> {
-    for (let entry = this.#oldest; entry !== undefined; entry = entry.behind) yield entry.key;
+    for (const { key } of this.#inOrder) yield key;
   }
 
   #place(entry: E): void {
@@ -111,7 +97,7 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
 
   #resize(slots: number): void {
     this.#slots = emptySlots(slots);
-    for (let entry = this.#oldest; entry !== undefined; entry = entry.behind) this.#place(entry);
+    for (const entry of this.#inOrder) this.#place(entry);
   }
 }
 

@@ -15,6 +15,7 @@
  */
 
 import { PRODUCER_BYTES } from "../api/call-name.js";
+import { LinkedList } from "../api/linked-list.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Operation } from "./operation.js";
 
@@ -67,9 +68,9 @@ interface Producer {
   /** The highest sequence number whose answer is not remembered any more. */
   forgotten: number;
   readonly answers: Answers;
-  /** Those that were heard of before and after it. */
-  older: Producer | undefined;
-  newer: Producer | undefined;
+  // Those that were heard of before and after it.
+  before: Producer | undefined;
+  behind: Producer | undefined;
 }
 
 /** Answers of one producer, bytes as strings of Latin-1, by sequence number, in the order of their commits. */
@@ -219,9 +220,8 @@ export type Known =
 
 export class RequestTable {
   readonly #producers = new Map<string, Producer>();
-  /** The one that was heard of longest ago, and the one that was heard of last. */
-  #oldest: Producer | undefined;
-  #newest: Producer | undefined;
+  /** In the order in which they were last heard of. */
+  readonly #heard = new LinkedList<Producer>();
   #bytes = 0;
 
   get isEmpty(): boolean {
@@ -271,29 +271,11 @@ export class RequestTable {
       known = newProducer(text);
       this.#producers.set(text, known);
     } else {
-      if (known === this.#newest) return known;
-      this.#unlink(known);
+      if (known === this.#heard.newest) return known;
+      this.#heard.delete(known);
     }
-    this.#link(known);
+    this.#heard.add(known);
     return known;
-  }
-
-  /** As the one that was heard of last. */
-  #link(producer: Producer): void {
-    producer.older = this.#newest;
-    if (this.#newest === undefined) this.#oldest = producer;
-    else this.#newest.newer = producer;
-    this.#newest = producer;
-  }
-
-  #unlink(producer: Producer): void {
-    const { older, newer } = producer;
-    if (older === undefined) this.#oldest = newer;
-    else older.newer = newer;
-    if (newer === undefined) this.#newest = older;
-    else newer.older = older;
-    producer.older = undefined;
-    producer.newer = undefined;
   }
 
   #forgot(answer: string): void {
@@ -307,7 +289,7 @@ export class RequestTable {
 
   /** @param latest whose last answer stays */
   #shrink(latest: Producer): void {
-    for (let producer = this.#oldest; producer !== undefined; producer = producer.newer) {
+    for (const producer of this.#heard) {
       const stays = producer === latest ? 1 : 0;
       while (producer.answers.size > stays) {
         if (this.#bytes <= ANSWER_BYTES_LEFT) return;
@@ -317,18 +299,18 @@ export class RequestTable {
   }
 
   #forgetProducers(elapsedMs: number): void {
-    for (let producer = this.#oldest; producer !== undefined; producer = this.#oldest) {
-      const isOld = producer !== this.#newest && elapsedMs - producer.usedMs >= PRODUCER_MS_MAX;
+    for (let producer = this.#heard.oldest; producer !== undefined; producer = this.#heard.oldest) {
+      const isOld = producer !== this.#heard.newest && elapsedMs - producer.usedMs >= PRODUCER_MS_MAX;
       if (!isOld && this.#producers.size <= PRODUCERS_MAX) return;
       while (producer.answers.size > 0) this.#forgot(producer.answers.shift());
-      this.#unlink(producer);
+      this.#heard.delete(producer);
       this.#producers.delete(producer.text);
     }
   }
 
   encode(output: Encoder): void {
     output.varint(this.#producers.size);
-    for (let producer = this.#oldest; producer !== undefined; producer = producer.newer) {
+    for (const producer of this.#heard) {
       const { text, usedMs, forgotten, answers } = producer;
       output.latin1(text);
       output.varint(usedMs);
@@ -357,14 +339,14 @@ export class RequestTable {
         table.#bytes += answer.length + ANSWER_BYTES;
       }
       table.#producers.set(producer, known);
-      table.#link(known);
+      table.#heard.add(known);
     }
     return table;
   }
 }
 
 function newProducer(text: string): Producer {
-  return { text, usedMs: 0, lsn: 0, forgotten: 0, answers: new Answers(), older: undefined, newer: undefined };
+  return { text, usedMs: 0, lsn: 0, forgotten: 0, answers: new Answers(), before: undefined, behind: undefined };
 }
 
 /** The producers that a snapshot lists, the one that was heard of longest ago first. */
