@@ -466,6 +466,7 @@ export class Delivery {
       into.push(this.#claimed(task, reader.record, attributes, autoAck));
     }
     while (into.length < max) {
+      if (this.#isRefused(lane)) return "none";
       let found: "record" | "end" | "load";
       try {
         found = lane.nextFresh(lane.stream.next);
@@ -490,7 +491,10 @@ export class Delivery {
       if (attributes.orderKey !== undefined && orders !== undefined) {
         order = orderOf(attributes.orderKey);
         if (!orders.mayTake(order)) {
-          if (orders.isFull) return "none";
+          if (orders.isFull) {
+            lane.refuse(record, attributes, order);
+            return "none";
+          }
           if (this.#met.length >= metMax) {
             // Nothing less urgent may be taken instead: what is behind this one is met by the next delivery.
             if (into.length > 0) return "expired";
@@ -526,7 +530,17 @@ export class Delivery {
     return new LeasedTask(this.#consumer, task, record, attributes);
   }
 
-  #isOver(record: RecordCursor, attributes: TaskAttributes): boolean {
+  /**
+   * Whether a lane's next task is known to come behind others with its order key. It is not read again for that: where more lanes stand
+   * before such tasks than there is memory for, each would take it from the next one, without end.
+   */
+  #isRefused({ refused }: Lane): boolean {
+    const { orders } = this.#consumer.host;
+    if (refused === undefined || orders === undefined || !orders.isFull) return false;
+    return !orders.mayTake(refused.order) && !this.#isOver(refused, refused.attributes);
+  }
+
+  #isOver(record: Pick<RecordCursor, "timestamp">, attributes: TaskAttributes): boolean {
     const ttlMs = this.#consumer.host.ttlMs ?? 0;
     if (attributes.expiresAt === 0 && ttlMs === 0) return false;
     return isOver(record, attributes, ttlMs, this.#engine.clock.wallMs(), this.#consumer.host.guard);
@@ -665,6 +679,10 @@ export class Delivery {
       const lane = ages ? this.#mostPressing(left, host.ageingMs!) : next;
       if (lane === undefined) break;
       const task = lane.again;
+      if (task === undefined && this.#isRefused(lane)) {
+        left.delete(lane);
+        continue;
+      }
       const reader = task === undefined ? lane.reader : lane.againReader;
       let found: "record" | "end" | "load" | "gone";
       try {
@@ -694,7 +712,7 @@ export class Delivery {
         if (task !== undefined) {
           if (!host.orders.join(task, order, task.offset >= lane.from)) continue;
         } else if (!host.orders.mayTake(order)) {
-          if (host.orders.isFull) left.delete(lane);
+          if (host.orders.isFull) lane.refuse(record, attributes, order);
           else this.#meet(lane, record, attributes, order);
           if (this.#met.length >= BLOCKED_AT_ONCE) this.#noteMet();
           continue;

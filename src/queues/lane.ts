@@ -13,6 +13,16 @@ const RIPE_MAX = 4096;
 /** The same for those that are blocked then, as others with their order key come first. */
 const RIPE_BLOCKED_MAX = 65_536;
 
+/** A task that may not be handed out for its order key, and the cursor may not pass. */
+interface Refused {
+  /** Where the cursor stood before it. */
+  readonly taken: number;
+  readonly offset: number;
+  readonly timestamp: number;
+  readonly attributes: TaskAttributes;
+  readonly order: number;
+}
+
 /** A stream of tasks, and how far a consumer is with it. */
 export class Lane implements Ripener {
   readonly stream: Stream;
@@ -33,6 +43,7 @@ export class Lane implements Ripener {
   #passedSince = 0;
   #passed = 0;
 
+  #refused: Refused | undefined;
   readonly #queue: string;
   #engine!: Engine;
   /** The first offset given out since the directory was opened. */
@@ -204,6 +215,19 @@ export class Lane implements Ripener {
     if (found !== "end") return found;
     if (this.ofLog) return "gone";
     throw this.missing(offset);
+  }
+
+  /** Notes that the record that the cursor came to may be neither handed out nor passed. */
+  refuse({ offset, timestamp }: RecordCursor, attributes: TaskAttributes, order: number): void {
+    this.#refused = { taken: this.taken, offset, timestamp, attributes, order };
+  }
+
+  /** What was refused last, while the cursor stands before it. */
+  get refused(): Refused | undefined {
+    const refused = this.#refused;
+    if (refused === undefined || refused.taken !== this.from) return undefined;
+    const { offset } = refused;
+    return this.ledger.ahead.has(offset) || this.passesOver?.(offset) === true ? undefined : refused;
   }
 
   /** Goes on behind records that cannot be read. */

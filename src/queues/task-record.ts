@@ -126,7 +126,7 @@ export function isSetAside(bytes: Buffer | undefined): boolean {
  * @param guard of the wall clock: a ttl, the queue's or the task's own, goes by its time
  */
 export function isOver(
-  { timestamp }: RecordCursor,
+  { timestamp }: Pick<RecordCursor, "timestamp">,
   { expiresAt, hasTtl }: TaskAttributes,
   ttlMs: number,
   wallMs: number,

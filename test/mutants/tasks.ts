@@ -16,6 +16,14 @@ export const taskMutants: readonly Mutant[] = [
     killer: simulator,
   },
   {
+    name: "a task that was refused for its key is read again to be refused again",
+    file: delivery,
+    search: '      if (this.#isRefused(lane)) return "none";\n',
+    replacement: "",
+    breaks: "whoever waits gets what there is, with as little memory as there is",
+    killer: directed("each other's memory"),
+  },
+  {
     name: "delivered before it is logged",
     file: delivery,
     search: "    engine.add(new Handover(consumer, tasks, met, receiver, durability), request);",

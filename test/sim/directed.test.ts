@@ -514,6 +514,41 @@ void test("a reader for which only the memory that it has itself is left goes on
   await machine.settle(mq.close());
 });
 
+void test("tasks that wait for their order key do not take each other's memory for ever", async () => {
+  const machine = Simulated.boot(8);
+  let mq = await machine.open();
+  let jobs = await machine.settle(mq.openTask("jobs", { lookAhead: 1 }));
+  for (const priority of [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]) {
+    await machine.settle(jobs.enqueue(`${priority}`, { priority, orderKey: "all" }));
+  }
+  await machine.settle(jobs.enqueue("0", { priority: 0 }));
+  await machine.settle(mq.close());
+  // Now all of it is read from segments: by ten lanes, where there is memory for eight readers.
+  mq = await machine.open();
+  jobs = await machine.settle(mq.openTask("jobs"));
+  const first = await machine.settle(jobs.dequeue());
+  let free: string | undefined;
+  const seeing = jobs.peek({ wait: "1s" }).then((task) => {
+    free = task?.payload.toString();
+  });
+  // Those who read without end take no more of the real time either.
+  assert.ok(await machine.clock.run(() => free !== undefined, 500), "the one that waits for nothing is shown");
+  await seeing;
+  assert.equal(free, "0");
+  const taken: (string | undefined)[] = [];
+  const taking = jobs.dequeue({ wait: "1s" }).then((task) => taken.push(task?.payload.toString()));
+  assert.ok(await machine.clock.run(() => taken.length > 0, 500), "and handed out");
+  await taking;
+  await machine.settle(jobs.ack(first!));
+  for (let count = 0; count < 9; count++) {
+    const task = await machine.settle(jobs.dequeue());
+    taken.push(task?.payload.toString());
+    await machine.settle(jobs.ack(task!));
+  }
+  assert.deepEqual(taken, ["0", "9", "8", "7", "6", "5", "4", "3", "2", "1"]);
+  await machine.settle(mq.close());
+});
+
 /** What was acknowledged of up to so many records, each large enough that log files fill up soon. */
 async function appendUntilRefused(machine: Simulated, log: LogQueue, most: number): Promise<string[]> {
   const sent: string[] = [];
