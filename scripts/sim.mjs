@@ -150,9 +150,10 @@ async function runMany() {
     }
     if (total.seeds % 500 === 0) step(`${total.seeds} seeds, ${rate(total.seeds)}/s, ${rate(total.cycles)} cycles/s`);
   };
-  await work(job, done, ({ seed }, code) => {
+  await work(job, done, ({ seed }, how) => {
+    total.seeds++;
     failed.push(seed);
-    console.log(`seed ${hex(seed)}: the worker ended with ${code}`);
+    console.log(`FAILED npm run sim -- --seed ${hex(seed)}   ${how}`);
   });
   console.log(
     `${total.seeds} seeds, ${total.cycles} crash and recovery cycles, ${total.commits} commits, ${total.checkpoints} ` +
@@ -207,9 +208,9 @@ async function runSweeps() {
       console.log(`FAILED npm run sim -- --schedule ${file}   ${sweep}: ${what.split("\n")[0]}`);
     }
   };
-  await work(job, done, ({ sweep, seed }, code) => {
+  await work(job, done, ({ sweep, seed }, how) => {
     failures++;
-    console.log(`FAILED ${sweep} of workload ${hex(seed)}: the worker ended with ${code}`);
+    console.log(`FAILED ${sweep} of workload ${hex(seed)}   ${how}`);
   });
   const { ends, faults, flips } = total;
   if (options.exhaustive) {
@@ -228,39 +229,51 @@ async function runSweeps() {
   if (failures > 0) process.exitCode = 1;
 }
 
-/**
- * Has workers do what `job` gives out until it gives nothing more. A worker that ends in the midst of a job, or does not end it, is not
- * replaced.
- */
+/** Has workers do what `job` gives out until it gives nothing more. One that ends in the midst of a job, or does not end it, is replaced. */
 async function work(job, done, died) {
-  const run = () =>
-    new Promise((resolve) => {
-      const worker = fork(join(modules, "run.js"), { execArgv: ["--enable-source-maps", ...SIMULATOR_ARGS] });
-      let current;
-      let timer;
-      const send = () => {
-        clearTimeout(timer);
-        current = job();
-        if (current === undefined) worker.disconnect();
-        else {
-          timer = setTimeout(() => worker.kill("SIGKILL"), JOB_MS_MAX);
-          worker.send(current);
-        }
-      };
-      worker.on("message", (report) => {
-        const finished = current;
-        current = undefined;
-        done(report, finished);
-        send();
-      });
-      worker.on("exit", (code, signal) => {
-        clearTimeout(timer);
-        if (current !== undefined) died(current, signal ?? code);
-        resolve();
-      });
+  const run = async () => {
+    while (await runWorker(job, done, died));
+  };
+  await Promise.all(Array.from({ length: options.jobs }, run));
+}
+
+/** Resolves when the worker has ended: with whether it left a job undone. */
+function runWorker(job, done, died) {
+  return new Promise((resolve) => {
+    const worker = fork(join(modules, "run.js"), { execArgv: ["--enable-source-maps", ...SIMULATOR_ARGS] });
+    let current;
+    let timer;
+    let isEndless = false;
+    const send = () => {
+      clearTimeout(timer);
+      current = job();
+      if (current === undefined) worker.disconnect();
+      else {
+        timer = setTimeout(() => {
+          isEndless = true;
+          worker.kill("SIGKILL");
+        }, JOB_MS_MAX);
+        worker.send(current);
+      }
+    };
+    worker.on("message", (report) => {
+      const finished = current;
+      current = undefined;
+      done(report, finished);
       send();
     });
-  await Promise.all(Array.from({ length: options.jobs }, run));
+    worker.on("exit", (code, signal) => {
+      clearTimeout(timer);
+      const isUndone = current !== undefined;
+      if (isUndone)
+        died(
+          current,
+          isEndless ? `did not end within ${JOB_MS_MAX / 1000} s` : `ended its worker with ${signal ?? code}`,
+        );
+      resolve(isUndone);
+    });
+    send();
+  });
 }
 
 /** `.ci/run` looks for this. */
