@@ -267,10 +267,7 @@ export class Checkpointer {
 
   async #checkpoint(captured: Capture, closing: boolean): Promise<void> {
     const engine = this.#engine;
-    if (engine.failure !== undefined) {
-      this.withdraw();
-      return;
-    }
+    if (this.#isGivenUp()) return;
     this.#runBetween();
     const files = engine.wal.files.filter((file) => file.seq < captured.walSeq);
     for (const { stream, neededFrom } of captured.droppable) {
@@ -289,6 +286,8 @@ export class Checkpointer {
     } finally {
       this.#consolidating = false;
     }
+    // What was copied from a log file of which a sync has failed meanwhile may be something else than was written there.
+    if (this.#isGivenUp()) return;
     this.#writer.publish();
     this.#replaceRuns(captured);
     await this.#writer.storeFullIndexes();
@@ -297,10 +296,7 @@ export class Checkpointer {
     if (this.#leftOut) await engine.syncFiles();
     else await engine.wal.files.find((file) => file.seq === captured.walSeq)?.named;
     // Where one sync of the log has failed, another one that succeeds proves nothing: what the snapshot asks for may be gone.
-    if (engine.failure !== undefined) {
-      this.withdraw();
-      return;
-    }
+    if (this.#isGivenUp()) return;
     await this.#writeSnapshot(captured, sections, closing);
     this.#leftOut = false;
     if (!closing) for (const _ of files) engine.wal.recycleOldest();
@@ -312,6 +308,14 @@ export class Checkpointer {
     this.#awaited = awaited.filter(({ lsn }) => lsn > captured.lsn);
     for (const { lsn, resolve } of awaited) if (lsn <= captured.lsn) resolve(true);
     if (!closing) this.onCheckpoint?.();
+  }
+
+  /** Whether the log has failed: then nothing is made of what has been begun. */
+  #isGivenUp(): boolean {
+    if (this.#engine.failure === undefined) return false;
+    this.#writer.abandon();
+    this.withdraw();
+    return true;
   }
 
   /** The snapshot will not name the queue any more. */

@@ -44,9 +44,8 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "a checkpoint goes on although the log has failed",
     file: checkpoint,
-    search:
-      "    if (engine.failure !== undefined) {\n      this.withdraw();\n      return;\n    }\n    await this.#writeSnapshot",
-    replacement: "    await this.#writeSnapshot",
+    search: "    if (this.#engine.failure === undefined) return false;\n",
+    replacement: "    if (this.#engine.health !== undefined) return false;\n",
     breaks: "a sync that succeeds beside one that failed proves nothing",
     killer: directed("no snapshot asks"),
   },

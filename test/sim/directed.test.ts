@@ -18,6 +18,8 @@ const TASKS_OF_A_FILE = 30;
 const TASKS_EACH = 12;
 /** More than are redriven in one commit. */
 const LETTERS = 400;
+/** Of 10 kB, with which a log file is nearly full. */
+const FULL_RECORDS = 22;
 
 void test("what was staged when a sync failed is not acknowledged, and stays away if it was refused", async () => {
   let refused = 0;
@@ -237,6 +239,37 @@ void test("a call that finds a queue as it wants it is answered when that is dur
   const again = await next.open();
   assert.equal((await next.settle((await next.settle(again.openTask("jobs"))).stats())).paused, true);
   assert.equal((await next.settle((await next.settle(again.openLog("events"))).settings())).retention.maxCount, 5);
+});
+
+void test("what a log file lost in a failed sync is not read instead of what is in memory", async () => {
+  let met = 0;
+  for (let seed = 1; seed <= TRIALS; seed++) {
+    const machine = Simulated.boot(seed);
+    const mq = await machine.open({ ...TINY, durability: "async" });
+    const log = await machine.settle(mq.openLog("events"));
+    await machine.settle(mq.sync());
+    const sent: string[] = [];
+    let failed = false;
+    let copied = false;
+    machine.disk.onCall = (kind, path, call) => {
+      if (kind === "write" && failed && path.endsWith(".seg")) copied = true;
+      if (kind !== "sync" || failed || sent.length < FULL_RECORDS || !path.endsWith("/0000000000000001.wal")) return;
+      failed = true;
+      machine.disk.failAt(call, { errno: "EIO", pages: "reverted" });
+    };
+    for (let record = 0; record < 40; record++) {
+      const text = `${record} `.padEnd(10_000, "x");
+      if ((await machine.settle(codeOf(log.append(text)))) === undefined) sent.push(text);
+      void codeOf(mq.sync());
+      await machine.pass(0.01);
+    }
+    // A checkpoint of that file is under way while it fails to become durable.
+    await machine.pass(5000);
+
+    if (failed && copied) met++;
+    assert.deepEqual(await machine.settle(allOf(log)), sent, `seed ${seed}`);
+  }
+  assert.ok(met > 0, "a file that failed is copied");
 });
 
 void test("a full disk refuses what it cannot take", async () => {
