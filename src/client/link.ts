@@ -21,7 +21,7 @@ import { formatDuration } from "../api/units.js";
 import { giveLarge } from "../wire/buffers.js";
 import { Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { Feature, ID_BYTES, NEW_SESSION } from "../wire/hello.js";
-import { Input } from "../wire/input.js";
+import type { Input } from "../wire/input.js";
 import { type Method, Methods } from "../wire/methods.js";
 import { writeName } from "../wire/name.js";
 import { Output } from "../wire/output.js";
@@ -194,7 +194,7 @@ export class Link implements Listener {
     waitMs = 0,
     giveUp?: GiveUp<T>,
   ): Pending {
-    const frame = this.#current.end();
+    const frame = this.#current.endFrame();
     const pending = new Pending(
       this.#nextId,
       method,
@@ -373,23 +373,23 @@ export class Link implements Listener {
     this.#heardAtMs = performance.now();
   }
 
-  frame(kind: number, id: number, body: Buffer): boolean {
+  frame(kind: number, id: number, body: Input): boolean {
     switch (kind) {
       case Kind.Ok: {
         const pending = this.#pending.get(id);
         if (pending === undefined || !this.#forget(pending)) return true;
         this.#release(pending);
-        pending.answered(new Input(body));
+        pending.answered(body);
         return true;
       }
       case Kind.Failed:
-        this.#failed(id, readValue(new Input(body)) as Error);
+        this.#failed(id, readValue(body) as Error);
         return true;
       case Kind.Records:
-        this.#streams.get(id)?.records(new Input(body));
+        this.#streams.get(id)?.records(body);
         return true;
       case Kind.End: {
-        const error = readValue(new Input(body)) as Error | undefined;
+        const error = readValue(body) as Error | undefined;
         // The daemon is ending, not the stream: it goes on with the next connection.
         if (this.#isLeaving && isVarveError(error, "ERR_CLOSED") && !this.isClosing) return true;
         const stream = this.#streams.get(id);
@@ -616,7 +616,7 @@ export class Link implements Listener {
       this.#output.begin(method.opcode, this.#nextId);
       this.#output.u32(parent.id);
       writeValue(this.#output, args);
-      const frame = this.#output.end();
+      const frame = this.#output.endFrame();
       const pending = new Pending(
         this.#nextId,
         method,
@@ -772,6 +772,7 @@ const PING: Method = Object.freeze({
   repeat: "freely",
   waits: false,
   isNamed: false,
+  reads: false,
 });
 
 function readAnyValue(input: Input): unknown {

@@ -5,7 +5,6 @@ import { connect as connectTls } from "node:tls";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { type FrameHandler, FrameParser, Kind, PREAMBLE } from "../wire/frame.js";
 import { type Hello, readWelcome, type Welcome, writeHello } from "../wire/hello.js";
-import { Input } from "../wire/input.js";
 import { Output } from "../wire/output.js";
 import { formatTarget, type Target } from "../wire/target.js";
 import { readValue } from "../wire/value.js";
@@ -62,14 +61,13 @@ export function connect(
     const first: FrameHandler = {
       frame(kind, id, body) {
         if (listener !== undefined) return listener.frame(kind, id, body);
-        const input = new Input(body);
         if (kind === Kind.Failed) {
-          const error = readValue(input);
+          const error = readValue(body);
           refuse(isVarveError(error) ? error : new VarveError("ERR_PROTOCOL", String(error)));
           return false;
         }
         if (kind !== Kind.Ok) throw new VarveError("ERR_PROTOCOL", "the daemon did not answer the handshake");
-        const welcome = readWelcome(input);
+        const welcome = readWelcome(body);
         clearTimeout(timer);
         settled = true;
         resolve({

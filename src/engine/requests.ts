@@ -16,7 +16,7 @@
 
 import { PRODUCER_BYTES } from "../api/call-name.js";
 import { LinkedList } from "../api/linked-list.js";
-import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import { type Decoder, type Encoder, latin1Text, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Operation } from "./operation.js";
 
 /** Answers that are remembered of a producer. */
@@ -370,7 +370,7 @@ export function encodeRequest(output: Encoder, request: IdentifiedCommit, index:
   output.varint(settled);
   const answerAt = output.position;
   request.encode(output, index);
-  return output.buffer.toString("latin1", answerAt, output.position);
+  return latin1Text(output.buffer, answerAt, output.position);
 }
 
 export function decodeRequest(fields: Decoder): { readonly name: RequestName; readonly answer: string } {

@@ -18,7 +18,7 @@ import { receive } from "../net/receive.js";
 import { giveLarge, isLarge } from "../wire/buffers.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { type Hello, readHello, writeWelcome } from "../wire/hello.js";
-import { Input, malformed } from "../wire/input.js";
+import { type Input, malformed } from "../wire/input.js";
 import { METHODS, type Method, Methods } from "../wire/methods.js";
 import { readName } from "../wire/name.js";
 import { Output } from "../wire/output.js";
@@ -41,16 +41,6 @@ const EXPECTED_BYTES = 64 * 1024;
 const CALLS_MAX = 65_536;
 /** Of an answer: more than a batch of the largest messages that anybody asks for. */
 const ANSWER_BYTES_MAX = 1024 * 1024 * 1024;
-
-/** Those whose answers may be much larger than the calls. */
-const READS: ReadonlySet<Method> = new Set<Method>([
-  Methods.read,
-  Methods.dequeue,
-  Methods.peek,
-  Methods.memberRead,
-  Methods.deadRead,
-  Methods.list,
-]);
 
 type State = "greeting" | "entering" | "serving" | "over";
 
@@ -185,7 +175,7 @@ export class Connection {
     }
   }
 
-  #frame(kind: number, id: number, body: Buffer): boolean {
+  #frame(kind: number, id: number, body: Input): boolean {
     if (this.#state === "serving") {
       this.#serve(kind, id, body);
     } else if (this.#state === "greeting" && kind === Kind.Hello) {
@@ -256,12 +246,12 @@ export class Connection {
     return this.socket.getPeerCertificate();
   }
 
-  #serve(kind: number, id: number, body: Buffer): void {
+  #serve(kind: number, id: number, body: Input): void {
     if (this.#saidGoodbye && kind !== Kind.Left) throw malformed("there is more behind the goodbye");
     const method = METHODS[kind];
     if (method !== Methods.append && method !== Methods.enqueue) this.makePuts();
     if (method !== undefined) {
-      this.#call(method, id, new Input(body, true));
+      this.#call(method, id, body);
       return;
     }
     switch (kind) {
@@ -274,7 +264,7 @@ export class Connection {
         this.#streams.get(id)?.cancel();
         return;
       case Kind.Credit:
-        this.#streams.get(id)?.grant(new Input(body).u32());
+        this.#streams.get(id)?.grant(body.u32());
         return;
       case Kind.Left:
         this.#hasLeft = true;
@@ -395,13 +385,13 @@ export class Connection {
   /** A call is under way: it will be `done`. */
   begun(method: Method): void {
     this.#calls++;
-    if (READS.has(method)) this.#reads++;
+    if (method.reads) this.#reads++;
   }
 
   done(method: Method, id: number): void {
     this.#calls--;
     if (method.waits) this.#waits.delete(id);
-    if (READS.has(method)) {
+    if (method.reads) {
       this.#reads--;
       // After the answer has been written, whose size counts.
       if (this.#stopped) process.nextTick(() => this.#again());
@@ -483,7 +473,7 @@ export class Connection {
 
   /** The frame in `output` is complete. Returns its bytes. @throws VarveError `ERR_TOO_LARGE` */
   ended(): number {
-    const { length } = this.output.end();
+    const length = this.output.end();
     if (length > this.#largestAnswer) this.#largestAnswer = length;
     if (!this.#flushDue) {
       this.#flushDue = true;

@@ -36,6 +36,7 @@ import {
 import { type Method, Methods } from "../wire/methods.js";
 import { readValue } from "../wire/value.js";
 import { type Connection, leaving } from "./connection.js";
+import { COPIED_BYTES_MAX } from "./copies.js";
 import { giveBack, type Handle, type Source } from "./session.js";
 
 export interface HotCall {
@@ -136,10 +137,10 @@ function tellFailure(connection: Connection, method: Method, id: number, error: 
   connection.fail(id, error);
 }
 
-/** Longest message that waits for those behind it: it has to be copied. */
-const WAITING_BYTES_MAX = 4096;
-
-/** Has a call that puts one message in made together with others of this turn, where that can be. */
+/**
+ * Has a call that puts one message in made together with others of this turn, where that can be.
+ * @param message of `front.copies` if it comes alone
+ */
 function putTogether<Q extends LogQueue | TaskQueue, T>(
   connection: Connection,
   { method, id, request }: HotCall,
@@ -150,9 +151,9 @@ function putTogether<Q extends LogQueue | TaskQueue, T>(
 ): boolean {
   // A name that is none is the contract's to refuse.
   if (request !== undefined && !(request instanceof CallName)) return false;
-  if (!(message instanceof Uint8Array) || message.length > WAITING_BYTES_MAX) return false;
+  if (!(message instanceof Uint8Array) || message.length > COPIED_BYTES_MAX) return false;
   connection.begun(method);
-  connection.put(put, queue, id, request, durability, Buffer.from(message));
+  connection.put(put, queue, id, request, durability, message);
   return true;
 }
 
@@ -180,7 +181,7 @@ function append(connection: Connection, call: HotCall): void {
   const { input } = call;
   const log = logOf(call);
   const flags = input.u8();
-  const message = readMessage(input);
+  const message = readMessage(input, connection.front.copies);
   input.end();
   if (putTogether(connection, call, INTO_LOG, log, durabilityOf(flags), message)) return;
   connection.makePuts();
@@ -238,7 +239,7 @@ function enqueue(connection: Connection, call: HotCall): void {
   const { input } = call;
   const tasks = tasksOf(call);
   const terms = readTerms(input);
-  const message = readMessage(input);
+  const message = readMessage(input, connection.front.copies);
   input.end();
   if (terms === undefined && putTogether(connection, call, INTO_TASKS, tasks, undefined, message)) return;
   connection.makePuts();

@@ -17,6 +17,7 @@ import type { Target } from "../wire/target.js";
 import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
 import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
+import { TurnCopies } from "./copies.js";
 import { Session } from "./session.js";
 import { listenOnUnixSocket } from "./unix-socket.js";
 
@@ -81,6 +82,7 @@ export interface Front {
   readonly options: NativeOptions;
   readonly features: number;
   readonly puts: Puts;
+  readonly copies: TurnCopies;
   nowMs(): number;
   authenticate(credentials: Credentials): Principal | undefined;
   /** The session that a client wants to go on with, or a new one. */
@@ -113,6 +115,7 @@ export class NativeServer implements Front {
   readonly options: NativeOptions;
   readonly features = Feature.identity;
   readonly puts: Puts;
+  readonly copies: TurnCopies;
   readonly #listeners: Server[] = [];
   readonly #connections = new Set<Connection>();
   /** By session id, in hex; the longest absent first. */
@@ -125,6 +128,7 @@ export class NativeServer implements Front {
   constructor(mq: MessageQueue, options: Partial<NativeOptions> = {}) {
     this.mq = mq;
     this.puts = new Puts(mq);
+    this.copies = new TurnCopies(this.puts);
     this.options = Object.freeze({ ...NATIVE_DEFAULTS, ...options });
   }
 

@@ -39,6 +39,8 @@ export class Puts {
   #isDue = false;
   /** Counts up whenever what is here is carried out. */
   turn = 0;
+  /** That is under way. */
+  isBusy = false;
 
   constructor(mq: MessageQueue) {
     this.#atTurnEnd = turnEndOf(mq);
@@ -54,7 +56,7 @@ export class Puts {
     durability: Durability | undefined,
     message: Buffer,
   ): void {
-    if (this.#calls >= CALLS_MAX || this.#bytes + message.length > MESSAGES_BYTES_MAX) this.carryOut();
+    this.makeRoom(message.length);
     this.#calls++;
     this.#bytes += message.length;
     const place = this.#placeOf(queue[PUTS_INTO] ?? queue);
@@ -71,6 +73,11 @@ export class Puts {
     this.#atTurnEnd(this.#carryOut);
   }
 
+  /** Carries out what is here unless another message can join it. */
+  makeRoom(bytes: number): void {
+    if (this.#calls >= CALLS_MAX || this.#bytes + bytes > MESSAGES_BYTES_MAX) this.carryOut();
+  }
+
   carryOut(): void {
     this.#isDue = false;
     this.turn++;
@@ -79,7 +86,12 @@ export class Puts {
     const runs = this.#runs;
     this.#runs = [];
     for (const run of runs) run.place.run = undefined;
-    for (const run of runs) run.carryOut();
+    this.isBusy = true;
+    try {
+      for (const run of runs) run.carryOut();
+    } finally {
+      this.isBusy = false;
+    }
   }
 
   #placeOf(into: object): Place {

@@ -116,6 +116,18 @@ export class Decoder {
   }
 }
 
+/** A native call takes longer than writing, or reading, so many characters. */
+const NATIVE_CHARS = 32;
+const NATIVE_BYTES = 8;
+
+/** Bytes as a text, one character each. */
+export function latin1Text(buffer: Buffer, from: number, to: number): string {
+  if (to - from > NATIVE_BYTES) return buffer.toString("latin1", from, to);
+  let text = "";
+  for (let at = from; at < to; at++) text += String.fromCharCode(buffer[at]!);
+  return text;
+}
+
 /** A growing buffer for integers and byte strings; reused from one use to the next. */
 export class Encoder {
   buffer: Buffer;
@@ -171,9 +183,12 @@ export class Encoder {
 
   /** The characters as bytes, one each. */
   latin1(value: string): void {
-    this.reserve(value.length);
-    this.buffer.write(value, this.position, "latin1");
-    this.position += value.length;
+    const { length } = value;
+    this.reserve(length);
+    const { buffer, position } = this;
+    if (length > NATIVE_CHARS) buffer.write(value, position, "latin1");
+    else for (let index = 0; index < length; index++) buffer[position + index] = value.charCodeAt(index);
+    this.position = position + length;
   }
 
   view(): Buffer {

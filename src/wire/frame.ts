@@ -19,6 +19,7 @@
 
 import { VarveError } from "../api/errors.js";
 import { giveLarge, LARGE_BYTES, takeLarge } from "./buffers.js";
+import { Input } from "./input.js";
 
 export const PREAMBLE: Buffer = Buffer.from([0x89, 0x56, 0x41, 0x52, 0x56, 0x45, 0x0d, 0x0a]);
 
@@ -66,10 +67,13 @@ const POOLED_MAX = 16;
 
 let pooledNow = 0;
 
-/** What arrives on a connection, frame by frame. `body` is the handler's to keep, or lent to it until it returns. */
+/** What arrives on a connection, frame by frame. */
 export interface FrameHandler {
-  /** False: stop, and keep what has arrived behind this frame until the next push. */
-  frame(kind: number, id: number, body: Buffer): boolean;
+  /**
+   * @param body to be read before this returns; what was read may be kept unless it is lent
+   * @returns false: stop, and keep what has arrived behind this frame until the next push
+   */
+  frame(kind: number, id: number, body: Input): boolean;
 }
 
 /**
@@ -84,6 +88,8 @@ const NOTHING: Buffer = Buffer.alloc(0);
 export class FrameParser {
   readonly #handler: FrameHandler;
   readonly #loan: Loan;
+  /** The body of one frame after the other. */
+  readonly #body: Input;
   #preamble: number;
   #frameBytesMax: number;
   /** What has arrived of an unfinished frame, from its length on. */
@@ -104,6 +110,7 @@ export class FrameParser {
   constructor(handler: FrameHandler, frameBytesMax: number, preamble: boolean, loan: Loan = "nothing") {
     this.#handler = handler;
     this.#loan = loan;
+    this.#body = new Input(NOTHING, loan === "everything");
     this.#frameBytesMax = frameBytesMax;
     this.#preamble = preamble ? 0 : PREAMBLE.length;
   }
@@ -276,7 +283,9 @@ export class FrameParser {
 
   #emit(source: Buffer, from: number, to: number): void {
     const id = source.readUInt32LE(from + 1);
-    if (!this.#handler.frame(source[from]!, id, source.subarray(from + HEAD_BYTES, to))) this.#stopped = true;
+    this.#body.read(source, from + HEAD_BYTES, to);
+    if (!this.#handler.frame(source[from]!, id, this.#body)) this.#stopped = true;
+    this.#body.read(NOTHING, 0, 0);
   }
 }
 

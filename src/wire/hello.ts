@@ -10,7 +10,7 @@
  *   name, token: u32 length and UTF-8             name and version of the server, as above
  */
 
-import { Input } from "./input.js";
+import type { Input } from "./input.js";
 import type { Output } from "./output.js";
 
 export const ID_BYTES = 16;
@@ -58,8 +58,7 @@ export function writeHello(output: Output, hello: Hello): void {
 }
 
 /** @throws VarveError `ERR_PROTOCOL` */
-export function readHello(body: Buffer): Hello {
-  const input = new Input(body);
+export function readHello(input: Input): Hello {
   // What follows belongs to later versions.
   return {
     versionMin: input.u16(),

@@ -4,21 +4,37 @@ const HIGH = 2 ** 32;
 /** Of the upper half of a whole number below 2^53. */
 const HIGH_MAX = 2 ** 21;
 
+const NOTHING: Buffer = Buffer.alloc(0);
+
+/** Memory for what is to stay longer than a body. */
+export interface Copies {
+  copy(source: Buffer, from: number, to: number): Buffer;
+}
+
 /** Reads the body of a frame. Every call throws `ERR_PROTOCOL` where the body ends too early. */
 export class Input {
-  readonly #bytes: Buffer;
   readonly #lent: boolean;
+  #bytes: Buffer;
   #at = 0;
+  #end: number;
 
-  /** @param lent whether the body is good only until the handler of its frame returns */
-  constructor(bytes: Buffer, lent = false) {
+  /** @param lent whether a body is good only until the handler of its frame returns */
+  constructor(bytes: Buffer = NOTHING, lent = false) {
     this.#bytes = bytes;
+    this.#end = bytes.length;
     this.#lent = lent;
+  }
+
+  /** Goes on with another body. */
+  read(bytes: Buffer, from: number, to: number): void {
+    this.#bytes = bytes;
+    this.#at = from;
+    this.#end = to;
   }
 
   /** Bytes that have not been read. */
   get left(): number {
-    return this.#bytes.length - this.#at;
+    return this.#end - this.#at;
   }
 
   u8(): number {
@@ -46,9 +62,14 @@ export class Input {
 
   /** A view, good as long as the body is. */
   data(): Buffer {
+    return this.raw(this.u32());
+  }
+
+  /** The same, to be kept as long as those copies are. */
+  copiedData(copies: Copies): Buffer {
     const length = this.u32();
     const at = this.#skip(length);
-    return this.#bytes.subarray(at, at + length);
+    return copies.copy(this.#bytes, at, at + length);
   }
 
   /** The same, to be kept. */
@@ -76,6 +97,11 @@ export class Input {
     return this.#bytes.subarray(at, at + length);
   }
 
+  /** The same of all that is left. */
+  rest(): Buffer {
+    return this.raw(this.left);
+  }
+
   /** A number of things that take at least `bytes` each: more than there can be is refused before anything is made of it. */
   count(bytes: number): number {
     const count = this.u32();
@@ -90,7 +116,7 @@ export class Input {
 
   #skip(bytes: number): number {
     const at = this.#at;
-    if (bytes > this.#bytes.length - at) throw malformed("it ends too early");
+    if (bytes > this.#end - at) throw malformed("it ends too early");
     this.#at = at + bytes;
     return at;
   }

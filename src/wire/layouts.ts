@@ -12,7 +12,7 @@
  */
 
 import type { Durability, EnqueueOptions, Headers, LogRecord, MessageInit, Task } from "../api/contract.js";
-import { type Input, malformed } from "./input.js";
+import { type Copies, type Input, malformed } from "./input.js";
 import type { Output } from "./output.js";
 
 const KEY = 1;
@@ -57,10 +57,13 @@ export function writeMessage(output: Output, { payload, key, headers }: Parts): 
   output.data(payload);
 }
 
-/** As `append` and `enqueue` of a queue of bytes take it. */
-export function readMessage(input: Input): Buffer | MessageInit<Buffer> {
+/**
+ * As `append` and `enqueue` of a queue of bytes take it.
+ * @param copies for a payload that comes alone
+ */
+export function readMessage(input: Input, copies?: Copies): Buffer | MessageInit<Buffer> {
   const flags = input.u8();
-  if (flags === 0) return input.data();
+  if (flags === 0) return copies === undefined ? input.data() : input.copiedData(copies);
   const key = (flags & KEY) === 0 ? undefined : input.data();
   const headers = (flags & HEADERS) === 0 ? undefined : readHeaders(input);
   return { payload: input.data(), key, headers };

@@ -26,7 +26,11 @@ export interface Method {
   readonly waits: boolean;
   /** The body has room for a name (`name.ts`). */
   readonly isNamed: boolean;
+  /** Its answer may be much larger than the call. */
+  readonly reads: boolean;
 }
+
+const READS: ReadonlySet<string> = new Set(["read", "dequeue", "peek", "member.read", "dead.read", "list"]);
 
 function method(
   opcode: number,
@@ -37,7 +41,7 @@ function method(
 ): Method {
   // A dequeue that is lost is told by the count of those received; its caller may name it all the same.
   const isNamed = repeat === "named" || name === "dequeue";
-  return Object.freeze({ opcode, name, needs, repeat, waits: waits !== undefined, isNamed });
+  return Object.freeze({ opcode, name, needs, repeat, waits: waits !== undefined, isNamed, reads: READS.has(name) });
 }
 
 export const Methods = {

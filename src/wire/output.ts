@@ -72,10 +72,10 @@ export class Output {
   }
 
   /**
-   * Ends the frame, and returns it.
+   * Ends the frame, and returns how many bytes it has.
    * @throws VarveError `ERR_TOO_LARGE`; the frame is forgotten
    */
-  end(): Buffer {
+  end(): number {
     const length = this.#at - this.#frame - LENGTH_BYTES;
     if (length > this.frameBytesMax) {
       throw new VarveError(
@@ -86,13 +86,19 @@ export class Output {
       );
     }
     this.#slab.writeUInt32LE(length, this.#frame);
-    const frame = this.#slab.subarray(this.#frame, this.#at);
     this.#frame = this.#at;
     if (this.#aside !== undefined) {
       this.#shelve();
       this.#goBack();
     }
-    return frame;
+    return LENGTH_BYTES + length;
+  }
+
+  /** Ends the frame, and returns it. @throws VarveError `ERR_TOO_LARGE`; the frame is forgotten */
+  endFrame(): Buffer {
+    const slab = this.#slab;
+    const from = this.#frame;
+    return slab.subarray(from, from + this.end());
   }
 
   /** The complete frames since the last time, in pieces. */

@@ -51,7 +51,7 @@ function frame(kind: number, id: number, write: (output: Output) => void = () =>
   const output = new Output(1024 * 1024);
   output.begin(kind, id);
   write(output);
-  return Buffer.from(output.end());
+  return Buffer.from(output.endFrame());
 }
 
 function hello(token = ""): Buffer {

@@ -81,8 +81,8 @@ export class RawNative {
 
   constructor(socket: Socket) {
     this.socket = socket;
-    const taken = (kind: number, id: number, body: Buffer): boolean => {
-      this.frames.push({ kind, id, body });
+    const taken = (kind: number, id: number, body: Input): boolean => {
+      this.frames.push({ kind, id, body: body.rest() });
       return true;
     };
     this.#parser = new FrameParser({ frame: taken }, FRAME_BYTES_MAX, false);

@@ -95,6 +95,27 @@ test("calls that arrive together are one commit, and are answered one by one, al
     );
   }));
 
+test("what arrives together is more than is put in at once: each message goes in as it was", () =>
+  withNative({}, async (native) => {
+    const clients = [await entered(native), await entered(native)];
+    // Of the short ones, two thousand arrive in one read; of the others, many that are not copied.
+    const size = (index: number) => (index < 4000 ? index % 23 : [1, 4096, 4097, 300, 9000][index % 5]!);
+    const messages = clients.map((_, client) =>
+      Array.from({ length: 4500 }, (_, index) => `${client}:${index} `.padEnd(size(index), `${index % 10}`)),
+    );
+    await Promise.all(
+      clients.map((client, index) =>
+        together(
+          client,
+          messages[index]!.map((text, at) => append(client, text, at + 1)),
+        ),
+      ),
+    );
+    const texts = await textsOf(await native.mq.openLog("log"));
+    const sent = messages.map((each, client) => [each, texts.filter((text) => text.startsWith(`${client}:`))]);
+    for (const [expected, found] of sent) assert.deepEqual(found, expected);
+  }));
+
 test("those of several clients are one commit for each queue, and go to each of them", () =>
   withNative({}, async (native) => {
     const clients: RawNative[] = [];

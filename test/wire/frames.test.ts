@@ -32,7 +32,8 @@ class Collected {
     this.#loan = loan;
     this.parser = new FrameParser(
       {
-        frame: (kind, id, body) => {
+        frame: (kind, id, input) => {
+          const body = input.rest();
           const hex = body.toString("hex");
           this.frames.push([kind, id, hex]);
           if (loan !== "everything") this.#kept.push([body, hex]);
@@ -78,7 +79,7 @@ function stream(random: Seeded, frames: number, largest = 5000): Buffer {
     output.begin(random.between(0, 255), random.between(0, 1_000_000));
     const most = random.chance(0.1) ? (random.chance(0.2) ? largest : 5000) : 60;
     output.raw(Buffer.alloc(random.between(0, most), index));
-    pieces.push(output.end());
+    pieces.push(output.endFrame());
   }
   return Buffer.concat(pieces);
 }
@@ -251,7 +252,7 @@ test("readers of bodies take any bytes: something comes of them, or ERR_PROTOCOL
   const output = new Output(1024 * 1024);
   output.begin(1, 1);
   writeValue(output, [1, "text", { a: [new Date(0), 1n, Buffer.from("x"), new Error("no")] }, [[[[]]]]]);
-  const good = output.end().subarray(FRAME_HEAD_BYTES);
+  const good = output.endFrame().subarray(FRAME_HEAD_BYTES);
   let refused = 0;
   for (let round = 0; round < 20_000; round++) {
     const bytes = random.chance(0.5) ? Buffer.from(good) : Buffer.alloc(random.between(0, 80));
@@ -259,7 +260,7 @@ test("readers of bodies take any bytes: something comes of them, or ERR_PROTOCOL
     for (let change = 0; change < changes; change++) {
       bytes[random.between(0, bytes.length - 1)] = random.chance(0.3) ? 255 : random.between(0, 20);
     }
-    for (const read of [...readers, () => readHello(bytes)]) {
+    for (const read of [...readers, readHello]) {
       try {
         read(new Input(bytes));
       } catch (error) {
@@ -291,7 +292,7 @@ test("names that objects have of themselves are names like others", () => {
   output.begin(1, 1);
   const value = JSON.parse('{"__proto__": {"polluted": true}, "constructor": 1}');
   writeValue(output, value);
-  const read = readValue(new Input(output.end().subarray(FRAME_HEAD_BYTES))) as Record<string, unknown>;
+  const read = readValue(new Input(output.endFrame().subarray(FRAME_HEAD_BYTES))) as Record<string, unknown>;
   deepStrictEqual(read, value);
   equal(({} as { polluted?: boolean }).polluted, undefined);
   equal(Object.getPrototypeOf(read), Object.prototype);

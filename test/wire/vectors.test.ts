@@ -146,7 +146,7 @@ const EXAMPLES: readonly Example[] = [
         token: "secret",
       }),
     read: (body) => {
-      const hello = readHello(body);
+      const hello = readHello(new Input(body));
       deepStrictEqual(
         [hello.versionMin, hello.versionMax, hello.features, hello.received, hello.name, hello.token],
         [1, 1, 1, 0, "worker-7", "secret"],
@@ -430,7 +430,7 @@ function encode({ kind, id, write }: Example): Buffer {
   const output = new Output(1024 * 1024);
   output.begin(kind, id);
   write(output);
-  return output.end();
+  return output.endFrame();
 }
 
 if (process.env.VARVE_PRINT_VECTORS === "1") {
@@ -457,7 +457,7 @@ for (const [index, example] of EXAMPLES.entries()) {
     const parser = new FrameParser(
       {
         frame(kind, id, body) {
-          frames.push([kind, id, body]);
+          frames.push([kind, id, body.rest()]);
           return true;
         },
       },
