@@ -39,9 +39,9 @@ import type { Wal } from "../storage/wal.js";
 import { ENTRY_HEADER_BYTES, type EntryHeader, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
-import { type LogTime, OP_REQUEST } from "./queue-state.js";
+import { type LogTime, OP_REQUESTS } from "./queue-state.js";
 import {
-  encodeRequest,
+  encodeRequests,
   type IdentifiedCommit,
   IdentifiedOperation,
   type RequestName,
@@ -434,9 +434,9 @@ export class Engine implements ReaderContext {
   }
 
   #identified(operation: Operation, request: IdentifiedCommit): Operation {
-    const answers = new Array<string>(request.count);
-    for (let index = 0; index < request.count; index++) {
-      answers[index] = encodeRequest(this.operation(OP_REQUEST, 0), request, index);
+    const answers: string[] = [];
+    while (answers.length < request.count) {
+      encodeRequests(this.operation(OP_REQUESTS, 0), request, answers);
       this.endOperation();
     }
     return new IdentifiedOperation(operation, request, answers, this.#carriedOut);

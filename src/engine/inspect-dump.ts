@@ -20,9 +20,9 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
-  OP_REQUEST,
+  OP_REQUESTS,
 } from "./queue-state.js";
-import { decodeRequest, readProducers } from "./requests.js";
+import { decodeRequests, readProducers } from "./requests.js";
 
 /** What a dump must know of queues; given by the layer that knows the kinds. */
 export interface QueueDescriber {
@@ -141,17 +141,18 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
         const { kind, name, lastStreamId } = decodeDeletion(fields);
         const queue = { kind: describer.kindName(kind), queue: name };
         yield { type: "operation", queueId, name: "DeleteQueue", ...queue, lastStreamId };
-      } else if (code === OP_REQUEST) {
-        const { name, answer } = decodeRequest(fields);
-        const { sequence, settled } = name;
-        yield {
-          type: "operation",
-          name: "Request",
-          producer: hexOf(name.from.text),
-          sequence,
-          settled,
-          answer: hexOf(answer),
-        };
+      } else if (code === OP_REQUESTS) {
+        for (const { name, answer } of decodeRequests(fields)) {
+          const { sequence, settled } = name;
+          yield {
+            type: "operation",
+            name: "Request",
+            producer: hexOf(name.from.text),
+            sequence,
+            settled,
+            answer: hexOf(answer),
+          };
+        }
       } else {
         yield { type: "operation", queueId, ...describer.operation(code, kinds.get(queueId), fields) };
       }

@@ -30,12 +30,12 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
-  OP_REQUEST,
+  OP_REQUESTS,
   type QueueKinds,
   type QueueState,
 } from "./queue-state.js";
 import { mustFollow } from "./recovery.js";
-import { decodeRequest } from "./requests.js";
+import { decodeRequests } from "./requests.js";
 
 /** What an inspection must know of queues; given by the layer that knows the kinds. */
 export interface QueueInspector {
@@ -407,9 +407,10 @@ class DirectoryInspection {
       this.#own(state, this.#inspector.label(creation.kind, creation.name));
       return;
     }
-    if (code === OP_REQUEST) {
-      const { name, answer } = decodeRequest(fields);
-      catalog.requests.committed(name, answer, time.elapsedMs, 0);
+    if (code === OP_REQUESTS) {
+      for (const { name, answer } of decodeRequests(fields)) {
+        catalog.requests.committed(name, answer, time.elapsedMs, 0);
+      }
       return;
     }
     const entry = catalog.byId(queueId);

@@ -63,7 +63,7 @@ export const FIRST_QUEUE_OP = 16;
 export const OP_CREATE_QUEUE = 1;
 export const OP_ADD_STREAM = 2;
 export const OP_DELETE_QUEUE = 3;
-export const OP_REQUEST = 4;
+export const OP_REQUESTS = 4;
 
 /** The fields of an operation that creates a queue. */
 export function decodeCreation(fields: Decoder) {

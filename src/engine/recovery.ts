@@ -32,10 +32,10 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
-  OP_REQUEST,
+  OP_REQUESTS,
   type QueueKinds,
 } from "./queue-state.js";
-import { decodeRequest } from "./requests.js";
+import { decodeRequests } from "./requests.js";
 import { Rewriter } from "./rewriter.js";
 
 /** Bytes of the smallest record. */
@@ -353,9 +353,10 @@ class Replay {
       this.#catalog.create(decodeCreation(fields), queueId, time.wallMs);
       return;
     }
-    if (code === OP_REQUEST) {
-      const { name, answer } = decodeRequest(fields);
-      this.#catalog.requests.committed(name, answer, time.elapsedMs, 0);
+    if (code === OP_REQUESTS) {
+      for (const { name, answer } of decodeRequests(fields)) {
+        this.#catalog.requests.committed(name, answer, time.elapsedMs, 0);
+      }
       return;
     }
     if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM && code !== OP_DELETE_QUEUE) {

@@ -24,7 +24,7 @@ import {
   OP_ADD_STREAM,
   OP_CREATE_QUEUE,
   OP_DELETE_QUEUE,
-  OP_REQUEST,
+  OP_REQUESTS,
   type QueueState,
 } from "./queue-state.js";
 import { mayHaveLostRecords, mustFollow, offsetsToSkip } from "./recovery.js";
@@ -39,7 +39,7 @@ import {
   walHeader,
 } from "./repair-log.js";
 import { type RepairState, raise } from "./repair-state.js";
-import { decodeRequest } from "./requests.js";
+import { decodeRequests } from "./requests.js";
 
 export class LogReplay {
   readonly #repair: RepairState;
@@ -231,9 +231,10 @@ export class LogReplay {
       for (const stream of state.streams) this.#repair.cover(stream);
       return true;
     }
-    if (code === OP_REQUEST) {
-      const { name, answer } = decodeRequest(fields);
-      catalog.requests.committed(name, answer, time.elapsedMs, 0);
+    if (code === OP_REQUESTS) {
+      for (const { name, answer } of decodeRequests(fields)) {
+        catalog.requests.committed(name, answer, time.elapsedMs, 0);
+      }
       return true;
     }
     const state = catalog.byId(queueId)?.state;

@@ -5,6 +5,10 @@ import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import {
   ANSWER_BYTES_MAX,
   ANSWERS_MAX,
+  type DecodedRequest,
+  decodeRequests,
+  encodeRequests,
+  type IdentifiedCommit,
   PRODUCER_MS_MAX,
   PRODUCERS_MAX,
   type RequestName,
@@ -161,6 +165,59 @@ test("requests under way with one number, of several producers, are told apart",
   underWay.delete(names[0]!);
   underWay.delete(names[3]!);
   assert.deepEqual(found(), [undefined, undefined, undefined, undefined]);
+});
+
+test("requests that one promise answers are found by their numbers, and end one by one", () => {
+  const underWay = new RequestsUnderWay(7);
+  const names = Array.from({ length: 50 }, (_, index) => nameOf(A, 10 + index));
+  const together = Promise.resolve();
+  for (const [index, name] of names.entries()) underWay.add(name, 1, together, index);
+  const alone = Promise.resolve();
+  underWay.add(nameOf(A, 9), 2, alone);
+  underWay.add(nameOf(B, 10), 1, together, 50);
+  const found = () => names.map((name) => underWay.find(name)?.index);
+  const indexes = names.map((_, index) => index);
+  assert.deepEqual(found(), indexes);
+  assert.deepEqual(underWay.find(nameOf(A, 9)), { kind: 2, answer: alone, index: undefined });
+  assert.deepEqual(underWay.find(nameOf(B, 10)), { kind: 1, answer: together, index: 50 });
+  assert.equal(underWay.has(nameOf(A, 60)), false);
+  const left = new Map(indexes.map((index) => [index, index]));
+  for (const index of indexes.toSorted((a, b) => ((a * 7) % 50) - ((b * 7) % 50))) {
+    underWay.delete(names[index]!);
+    left.delete(index);
+    assert.deepEqual(
+      found(),
+      indexes.map((each) => left.get(each)),
+    );
+  }
+  assert.equal(underWay.has(nameOf(A, 9)), true);
+});
+
+test("requests that follow on each other are one operation, whatever their answers", () => {
+  const names = [nameOf(A, 1, 0), nameOf(A, 2, 0), nameOf(A, 3, 0), nameOf(A, 4, 1), nameOf(A, 6, 1), nameOf(B, 7, 1)];
+  const answers = names.map((_, index) => `${index}`.repeat([1, 500, 0, 127, 128, 20_000][index]!));
+  const request: IdentifiedCommit = {
+    count: names.length,
+    nameOf: (index) => names[index]!,
+    bytesMax: 0,
+    encode: (output, index) => output.latin1(answers[index]!),
+  };
+  const told: string[] = [];
+  const decoded: DecodedRequest[][] = [];
+  while (told.length < names.length) {
+    const output = new Encoder(16);
+    encodeRequests(output, request, told);
+    decoded.push([...decodeRequests(new Decoder(output.view()))]);
+  }
+  assert.deepEqual(told, answers);
+  assert.deepEqual(
+    decoded.map((operation) => operation.length),
+    [3, 1, 1, 1],
+  );
+  assert.deepEqual(
+    decoded.flat(),
+    names.map((name, index) => ({ name, answer: answers[index] })),
+  );
 });
 
 test("requests of many producers that count in step are found at once", () => {

@@ -1,9 +1,12 @@
 /**
  * Requests that their callers may repeat: what each was answered, so that it is carried out once.
  *
- * A request is named by a producer, 16 random bytes, and a sequence number. Its name and its answer are an operation of
+ * A request is named by a producer, 16 random bytes, and a sequence number. Its name and its answer are in an operation of
  * the commit that carries it out: they become durable with it, or are lost with it. What is remembered follows from these
  * operations and the times of their entries alone, so that the log, repeated, leaves the same behind.
+ *
+ *   producer   sequence   settled   n { length, answer }
+ *   16 bytes   varint     varint      varint  bytes        the requests with the numbers from `sequence` on
  *
  * Invariants
  * - A request that may have been carried out is never taken for a new one while its producer is known: of each producer
@@ -32,8 +35,8 @@ const ANSWER_BYTES_LEFT = ANSWER_BYTES_MAX - ANSWER_BYTES_MAX / 8;
 /** What an answer takes besides its own bytes, about. */
 const ANSWER_BYTES = 32;
 
-/** The fields of the operation that names a request, without the answer. */
-export const REQUEST_BYTES_MAX = PRODUCER_BYTES + 2 * VARINT_BYTES_MAX;
+/** The fields of an operation that names a request, without the answer. */
+export const REQUEST_BYTES_MAX = PRODUCER_BYTES + 4 * VARINT_BYTES_MAX;
 
 export interface RequestName {
   /** Its producer: the bytes, as a string of Latin-1. */
@@ -122,14 +125,28 @@ class Answers {
 
 /** A request that has not been answered yet. */
 export interface RequestUnderWay {
-  readonly name: RequestName;
   /** The kind of its answer. */
   readonly kind: number;
   readonly answer: Promise<unknown>;
   /** Where it stands among several that `answer` is an array for. */
   readonly index: number | undefined;
+}
+
+/** Sequence numbers that stand together: those of calls that are made together mostly follow on each other. */
+const TOGETHER = 16;
+
+/** Requests of one producer that one promise answers, of one stretch of TOGETHER numbers. */
+interface Group {
+  readonly text: string;
+  readonly stretch: number;
+  /** A bit for each number. */
+  members: number;
+  readonly kind: number;
+  readonly answer: Promise<unknown>;
+  /** `index` of the stretch's first number. */
+  readonly indexFrom: number | undefined;
   /** Another one with the same place. */
-  next: RequestUnderWay | undefined;
+  next: Group | undefined;
 }
 
 /** Places for requests under way, at first. Each may be shared by several. A power of two. */
@@ -140,7 +157,7 @@ const GOLDEN = 0x9e3779b1;
 
 export class RequestsUnderWay {
   readonly #salt: number;
-  #places = new Array<RequestUnderWay | undefined>(PLACES_MIN).fill(undefined);
+  #places = new Array<Group | undefined>(PLACES_MIN).fill(undefined);
   #size = 0;
 
   /** @param salt that those who choose the names do not know, so that they cannot have all of them share a place */
@@ -148,68 +165,96 @@ export class RequestsUnderWay {
     this.#salt = salt;
   }
 
-  find(name: RequestName): RequestUnderWay | undefined {
-    let found = this.#places[this.#placeOf(name)];
-    while (found !== undefined && !isSame(found.name, name)) found = found.next;
-    return found;
+  has({ from, sequence }: RequestName): boolean {
+    return this.#groupOf(from.text, sequence) !== undefined;
+  }
+
+  find({ from, sequence }: RequestName): RequestUnderWay | undefined {
+    const group = this.#groupOf(from.text, sequence);
+    if (group === undefined) return undefined;
+    const { kind, answer, indexFrom } = group;
+    return { kind, answer, index: indexFrom === undefined ? undefined : indexFrom + (sequence % TOGETHER) };
   }
 
   /** @param name which there is none of */
-  add(name: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
+  add({ from, sequence }: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
+    const { text } = from;
+    const member = sequence % TOGETHER;
+    const stretch = (sequence - member) / TOGETHER;
+    const indexFrom = index === undefined ? undefined : index - member;
+    const newest = this.#places[this.#placeOf(text, stretch)];
+    if (newest !== undefined && newest.answer === answer && newest.stretch === stretch && newest.text === text) {
+      if (newest.indexFrom === indexFrom && newest.kind === kind) {
+        newest.members |= 1 << member;
+        return;
+      }
+    }
     if (++this.#size > 2 * this.#places.length) this.#grow();
-    this.#place({ name, kind, answer, index, next: undefined });
+    this.#place({ text, stretch, members: 1 << member, kind, answer, indexFrom, next: undefined });
   }
 
-  delete(name: RequestName): void {
-    const place = this.#placeOf(name);
-    let before: RequestUnderWay | undefined;
-    let found = this.#places[place];
-    while (found !== undefined && !isSame(found.name, name)) {
-      before = found;
-      found = found.next;
+  delete({ from, sequence }: RequestName): void {
+    const { text } = from;
+    const member = sequence % TOGETHER;
+    const stretch = (sequence - member) / TOGETHER;
+    const place = this.#placeOf(text, stretch);
+    let before: Group | undefined;
+    let group = this.#places[place];
+    while (group !== undefined && !isIn(group, text, stretch, member)) {
+      before = group;
+      group = group.next;
     }
-    if (found === undefined) return;
-    if (before === undefined) this.#places[place] = found.next;
-    else before.next = found.next;
+    if (group === undefined) return;
+    group.members &= ~(1 << member);
+    if (group.members !== 0) return;
+    if (before === undefined) this.#places[place] = group.next;
+    else before.next = group.next;
     // Kept by nothing that is gone.
-    found.next = undefined;
+    group.next = undefined;
     this.#size--;
   }
 
-  #place(request: RequestUnderWay): void {
-    const place = this.#placeOf(request.name);
-    request.next = this.#places[place];
-    this.#places[place] = request;
+  #groupOf(text: string, sequence: number): Group | undefined {
+    const member = sequence % TOGETHER;
+    const stretch = (sequence - member) / TOGETHER;
+    let group = this.#places[this.#placeOf(text, stretch)];
+    while (group !== undefined && !isIn(group, text, stretch, member)) group = group.next;
+    return group;
+  }
+
+  #place(group: Group): void {
+    const place = this.#placeOf(group.text, group.stretch);
+    group.next = this.#places[place];
+    this.#places[place] = group;
   }
 
   #grow(): void {
     const places = this.#places;
-    this.#places = new Array<RequestUnderWay | undefined>(4 * places.length).fill(undefined);
+    this.#places = new Array<Group | undefined>(4 * places.length).fill(undefined);
     for (const first of places) {
-      for (let request = first; request !== undefined; ) {
-        const { next } = request;
-        this.#place(request);
-        request = next;
+      for (let group = first; group !== undefined; ) {
+        const { next } = group;
+        this.#place(group);
+        group = next;
       }
     }
   }
 
   /**
-   * Mostly another one for each request: clients that go in step, as those do that share commits, have the same sequence
+   * Mostly another one for each group: clients that go in step, as those do that share commits, have the same sequence
    * numbers.
    */
-  #placeOf({ from, sequence }: RequestName): number {
-    const { text } = from;
+  #placeOf(text: string, stretch: number): number {
     // Of a number beyond 32 bits, all of them count.
-    let mixed = sequence ^ (sequence / HIGH) ^ this.#salt;
+    let mixed = stretch ^ (stretch / HIGH) ^ this.#salt;
     for (let index = 0; index < 4; index++) mixed ^= text.charCodeAt(index) << (8 * index);
     // Knuth's multiplicative hashing: the upper bits are the good ones.
     return (Math.imul(mixed, GOLDEN) >>> 8) & (this.#places.length - 1);
   }
 }
 
-function isSame(one: RequestName, other: RequestName): boolean {
-  return one.sequence === other.sequence && one.from.text === other.from.text;
+function isIn(group: Group, text: string, stretch: number, member: number): boolean {
+  return group.stretch === stretch && (group.members & (1 << member)) !== 0 && group.text === text;
 }
 
 /** What is known of a request. */
@@ -249,6 +294,8 @@ export class RequestTable {
    * @param lsn of its entry; 0 when the log is repeated
    */
   committed({ from, sequence, settled }: RequestName, answer: string, elapsedMs: number, lsn: number): void {
+    // Then nobody has become old since.
+    const goesOn = this.#heard.newest?.text === from.text && this.#heard.newest.usedMs === elapsedMs;
     const known = this.#heardOf(from.text);
     const { answers } = known;
     known.usedMs = elapsedMs;
@@ -262,16 +309,17 @@ export class RequestTable {
     this.#bytes += answer.length + ANSWER_BYTES;
     if (answers.size > ANSWERS_MAX) this.#giveUpOldest(known);
     if (this.#bytes > ANSWER_BYTES_MAX) this.#shrink(known);
-    this.#forgetProducers(elapsedMs);
+    if (!goesOn) this.#forgetProducers(elapsedMs);
   }
 
   #heardOf(text: string): Producer {
+    const { newest } = this.#heard;
+    if (newest?.text === text) return newest;
     let known = this.#producers.get(text);
     if (known === undefined) {
       known = newProducer(text);
       this.#producers.set(text, known);
     } else {
-      if (known === this.#heard.newest) return known;
       this.#heard.delete(known);
     }
     this.#heard.add(known);
@@ -362,21 +410,45 @@ export function readProducers(input: Decoder) {
   }));
 }
 
-/** Writes the fields of the operation that names a request; returns its answer as the table keeps it. */
-export function encodeRequest(output: Encoder, request: IdentifiedCommit, index: number): string {
-  const { from, sequence, settled } = request.nameOf(index);
+/**
+ * Writes the fields of an operation that names requests of a commit: the next one, and those that follow on it.
+ * @param answers of those that have been written, as the table keeps them; further ones are added
+ */
+export function encodeRequests(output: Encoder, request: IdentifiedCommit, answers: string[]): void {
+  const first = answers.length;
+  const { from, sequence, settled } = request.nameOf(first);
+  let count = 1;
+  while (first + count < request.count) {
+    const next = request.nameOf(first + count);
+    if (next.sequence !== sequence + count || next.settled !== settled || next.from.text !== from.text) break;
+    count++;
+  }
   output.latin1(from.text);
   output.varint(sequence);
   output.varint(settled);
-  const answerAt = output.position;
-  request.encode(output, index);
-  return latin1Text(output.buffer, answerAt, output.position);
+  output.varint(count);
+  for (let index = first; index < first + count; index++) {
+    const at = output.framed();
+    request.encode(output, index);
+    const answerAt = output.endFramed(at);
+    answers.push(latin1Text(output.buffer, answerAt, output.position));
+  }
 }
 
-export function decodeRequest(fields: Decoder): { readonly name: RequestName; readonly answer: string } {
+export interface DecodedRequest {
+  readonly name: RequestName;
+  readonly answer: string;
+}
+
+export function* decodeRequests(fields: Decoder): Generator<DecodedRequest> {
   const from = { text: fields.bytes(PRODUCER_BYTES).toString("latin1") };
-  const name = { from, sequence: fields.varint(), settled: fields.varint() };
-  return { name, answer: fields.bytes(fields.end - fields.position).toString("latin1") };
+  const sequence = fields.varint();
+  const settled = fields.varint();
+  const count = fields.varint();
+  for (let index = 0; index < count; index++) {
+    const answer = fields.bytes(fields.varint()).toString("latin1");
+    yield { name: { from, sequence: sequence + index, settled }, answer };
+  }
 }
 
 /** A change that carries out requests. */

@@ -303,7 +303,7 @@ function settledLater<T>() {
 }
 
 function isNew(engine: Engine, name: RequestName): boolean {
-  return engine.underWay.find(name) === undefined && engine.catalog.requests.find(name) === undefined;
+  return !engine.underWay.has(name) && engine.catalog.requests.find(name) === undefined;
 }
 
 function areNew(engine: Engine, calls: IdentifiedCommit): boolean {

@@ -120,6 +120,9 @@ export class Decoder {
 const NATIVE_CHARS = 32;
 const NATIVE_BYTES = 8;
 
+/** A length on its way to where it belongs. */
+const LENGTH = new Uint8Array(VARINT_BYTES_MAX);
+
 /** Bytes as a text, one character each. */
 export function latin1Text(buffer: Buffer, from: number, to: number): string {
   if (to - from > NATIVE_BYTES) return buffer.toString("latin1", from, to);
@@ -189,6 +192,28 @@ export class Encoder {
     if (length > NATIVE_CHARS) buffer.write(value, position, "latin1");
     else for (let index = 0; index < length; index++) buffer[position + index] = value.charCodeAt(index);
     this.position = position + length;
+  }
+
+  /** Begins something whose length is to stand before it; returns where that goes. */
+  framed(): number {
+    this.u8(0);
+    return this.position - 1;
+  }
+
+  /** Writes the length, as a varint, of what was begun there; returns where that stands now. */
+  endFramed(at: number): number {
+    const length = this.position - at - 1;
+    if (length < 128) {
+      this.buffer[at] = length;
+      return at + 1;
+    }
+    this.reserve(VARINT_BYTES_MAX);
+    const moved = this.position;
+    const behind = putVarint(LENGTH, 0, length);
+    this.buffer.copyWithin(at + behind, at + 1, moved);
+    this.buffer.set(LENGTH.subarray(0, behind), at);
+    this.position = moved + behind - 1;
+    return at + behind;
   }
 
   view(): Buffer {

@@ -9,18 +9,18 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a request is not part of its commit",
     file: "src/engine/engine.ts",
-    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n      this.endOperation();",
-    replacement: "encodeRequest(new Encoder(64), request, index);\n      void OP_REQUEST;",
+    search: "encodeRequests(this.operation(OP_REQUESTS, 0), request, answers);\n      this.endOperation();",
+    replacement: "encodeRequests(new Encoder(64), request, answers);\n      void OP_REQUESTS;",
     breaks: "a call whose answer was lost is carried out once, over a crash too",
     killer: simulator,
   },
   {
     name: "requests are noted by an entry of their own",
     file: "src/engine/engine.ts",
-    search: "encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n      this.endOperation();",
+    search: "encodeRequests(this.operation(OP_REQUESTS, 0), request, answers);\n      this.endOperation();",
     replacement:
-      "encodeRequest(new Encoder(64), request, index);\n      const callback = () => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
-      "        encodeRequest(this.operation(OP_REQUEST, 0), request, index);\n        this.endOperation();\n      };\n" +
+      "const first = [...answers];\n      encodeRequests(new Encoder(64), request, answers);\n      const callback = () => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
+      "        encodeRequests(this.operation(OP_REQUESTS, 0), request, first);\n        this.endOperation();\n      };\n" +
       "      this.wake({ isDue: false, callback });",
     breaks: "a call and its name are durable together",
     killer: testFile(cases, "wherever it falls"),
