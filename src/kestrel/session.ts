@@ -52,8 +52,8 @@ export class Session {
   /** Requests under way, and the bytes that they are to store. */
   #inFlight = 0;
   #inFlightBytes = 0;
-  /** What is under way are sets: one more may join them. */
-  #setting = false;
+  /** What is under way are sets: others may join them, those that `mayFollow` lets. */
+  #setting: Setting | undefined;
   /** Requests that begin as soon as it is known which of those behind them are alike. */
   #run: Run | undefined;
   #held: Request | undefined;
@@ -168,11 +168,17 @@ export class Session {
     if (this.#run?.add(request, body) === true) return true;
     this.#beginRun();
     const isSet = request.command === "set";
-    if (this.#slots.length > 0 && !(isSet && this.#setting)) return false;
-    this.#setting = isSet;
+    const setting = isSet ? this.#settingOf(request.queues) : undefined;
+    if (this.#slots.length > 0 && !mayFollow(this.#setting, setting)) return false;
+    this.#setting = setting;
     if (isSet || !this.#reads.isOpen) this.#run = runOf(this.#front, request, body);
     if (this.#run === undefined) this.#begin(request);
     return true;
+  }
+
+  #settingOf(names: readonly string[]): Setting {
+    if (names.length === 1) return "one";
+    return names.every((name) => this.#front.queues.opened(name) !== undefined) ? "several" : "opening";
   }
 
   /** Tells the front what this connection keeps in memory. */
@@ -372,6 +378,16 @@ export class Session {
     else await queues.flushCursor(queue, cursor);
     return NONE;
   }
+}
+
+/** A set under way: into one queue; into several; into several of which some are to be opened first. */
+type Setting = "one" | "several" | "opening";
+
+/** Whether a set may begin before the one ahead of it has ended: those for one queue go in in their order all the same. */
+function mayFollow(ahead: Setting | undefined, next: Setting | undefined): boolean {
+  if (next === undefined) return false;
+  // A fan-out takes its time, all of them the same unless queues are opened for it.
+  return ahead === "one" || (ahead === "several" && next !== "one");
 }
 
 const NO_RUN = Object.freeze({ requests: 0, bytes: 0 });

@@ -523,7 +523,10 @@ export class Connection {
       }
     }
     if (pieces.length > 1) this.socket.uncork();
-    if (this.socket.writableLength >= UNSENT_BYTES_PAUSE) this.socket.pause();
+    const unsent = this.socket.writableLength;
+    // The system has taken all of it.
+    if (unsent === 0) this.output.startOver();
+    if (unsent >= UNSENT_BYTES_PAUSE) this.socket.pause();
     else this.#again();
   }
 

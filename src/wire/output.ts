@@ -14,8 +14,8 @@ const HIGH = 2 ** 32;
 const OWN_FROM_BYTES = SLAB_BYTES / 2;
 
 /**
- * Writes frames, one behind the other, into slabs of memory that are never used again: what was taken out of it can be on
- * its way to a socket while the next frames are written. A large frame whose size is known (`expect`) gets a buffer of its
+ * Writes frames, one behind the other, into slabs of memory that are not used again unless that is said (`startOver`): what was taken
+ * out of it can be on its way to a socket while the next frames are written. A large frame whose size is known (`expect`) gets a buffer of its
  * own, which whoever has no more use for the frame may give back (`giveLarge`).
  */
 export class Output {
@@ -108,6 +108,14 @@ export class Output {
     this.#full = [];
     this.#fullBytes = 0;
     return pieces;
+  }
+
+  /** Nothing that was taken is needed any more, and nothing is begun: the memory can be used again while it is in the caches. */
+  startOver(): void {
+    if (this.#aside !== undefined || this.#frame !== this.#from) return;
+    this.#from = 0;
+    this.#frame = 0;
+    this.#at = 0;
   }
 
   u8(value: number): void {

@@ -63,6 +63,25 @@ test("a fan-out is one commit: all queues have it, or none", async () => {
   );
 });
 
+test("sets that are sent at once go in in their order, also those of a fan-out", async () => {
+  await withFront({}, async ({ client }) => {
+    const one = await client();
+    const die = Math.floor(Date.now() / 1000) + 3600;
+    for (const queue of ["a", "b"]) await one.ask(`set ${queue} 0 0 1\r\n0\r\n`);
+    const names = ["a+b", "a", "b", "new+a", "a+b", "a", "a", "a+b", "b+a"];
+    const sets = names.map((name, at) => `set ${name} 0 ${at % 3 === 1 ? die : 0} 1\r\n${at + 1}\r\n`);
+    one.send(sets.join(""));
+    const replies = "STORED\r\n".repeat(names.length);
+    assert.equal((await one.until(replies)).length, replies.length);
+    for (const queue of ["a", "b", "new"]) {
+      const stored = names.flatMap((name, at) => (name.split("+").includes(queue) ? [at + 1] : []));
+      for (const item of queue === "new" ? stored : [0, ...stored]) {
+        assert.equal(await one.ask(`get ${queue}\r\n`, "END\r\n"), `VALUE ${queue} 0 1\r\n${item}\r\nEND\r\n`);
+      }
+    }
+  });
+});
+
 test("with synced commits, replies come all the same, in order, to clients that pipeline and those that do not", async () => {
   await withFront({ open: { durability: "sync" } }, async (front) => {
     const clients = await Promise.all(Array.from({ length: 8 }, () => front.client()));
