@@ -777,6 +777,13 @@ export const resolveDequeueBatchOptions = noLeaseWithAutoAck(
   }),
 );
 
+/** Whether a dequeue without a name asks for nothing that would be refused, or taken in another way than it stands there. */
+export function isPlainDequeue(max: number, waitMs: number, leaseMs: number | undefined, autoAck: boolean): boolean {
+  if (max < 1 || max > DEQUEUE_BATCH_MAX || waitMs > WAIT_MS_MAX) return false;
+  if (leaseMs === undefined) return true;
+  return !autoAck && leaseMs >= 0 && leaseMs <= LEASE_MS_MAX && Number.isInteger(leaseMs);
+}
+
 export const resolveResultOptions = resolver("result()", PEEK);
 
 export interface ResolvedAckOptions extends ResolvedCommitOptions {

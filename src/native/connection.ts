@@ -29,6 +29,7 @@ import { HOT } from "./hot-calls.js";
 import type { Front } from "./server.js";
 import type { Handle, Session } from "./session.js";
 import { RecordStream } from "./streams.js";
+import type { Take } from "./takes.js";
 
 /** Unsent answers: above this nothing more is read from the client. */
 const UNSENT_BYTES_PAUSE = 1024 * 1024;
@@ -64,6 +65,8 @@ export class Connection {
   #flushDue = false;
   /** The turn in which it last put something into a queue. */
   #putIn = -1;
+  /** The same of the last time that it asked for tasks. */
+  #tookIn = -1;
   #heldBytes = 0;
   /** Frames wait until something is settled that later ones may build upon. */
   #stopped = false;
@@ -126,7 +129,7 @@ export class Connection {
 
   /** Ends the connection of a user who may something else than at the login: what is under way may not be allowed. */
   recheck(): void {
-    if (this.#state === "serving" && this.session?.principal.current === false) this.#refuse(outdated());
+    if (this.#state === "serving" && this.session?.principal.current === false) this.refuse(outdated());
   }
 
   /** Tells the client that the server is ending, and ends its waits. Resolves once every call is answered. */
@@ -161,7 +164,7 @@ export class Connection {
       this.#parser.push(piece);
       this.#checkHeld();
     } catch (error) {
-      this.#refuse(error);
+      this.refuse(error);
     }
   }
 
@@ -183,7 +186,7 @@ export class Connection {
       this.#stopped = true;
       this.#enter(id, readHello(body)).then(
         () => this.go(),
-        (error: unknown) => this.#refuse(error),
+        (error: unknown) => this.refuse(error),
       );
     } else if (this.#state !== "over") {
       throw malformed("the first frame must be a hello");
@@ -205,7 +208,7 @@ export class Connection {
       this.#parser.resume();
       this.#checkHeld();
     } catch (error) {
-      this.#refuse(error);
+      this.refuse(error);
       return;
     }
     if (!this.#stopped && this.socket.writableLength < UNSENT_BYTES_PAUSE) this.socket.resume();
@@ -250,6 +253,7 @@ export class Connection {
     if (this.#saidGoodbye && kind !== Kind.Left) throw malformed("there is more behind the goodbye");
     const method = METHODS[kind];
     if (method !== Methods.append && method !== Methods.enqueue) this.makePuts();
+    if (method !== Methods.dequeue) this.makeTakes();
     if (method !== undefined) {
       this.#call(method, id, body);
       return;
@@ -414,7 +418,7 @@ export class Connection {
     });
   }
 
-  // -------------------------------------------------------------------------------------------------------- puts
+  // -------------------------------------------------------------------------------------------------------- calls that are made together
 
   /** Puts a message into a queue, together with others that go there in this turn. */
   put<Q extends LogQueue | TaskQueue, T>(
@@ -434,6 +438,20 @@ export class Connection {
   makePuts(): void {
     const { puts } = this.front;
     if (this.#putIn === puts.turn) puts.carryOut();
+  }
+
+  /** Asks for tasks, together with others that take from there in this turn. False where that cannot be. */
+  take(take: Take): boolean {
+    const { takes } = this.front;
+    if (!takes.add(take)) return false;
+    this.#tookIn = takes.turn;
+    this.begun(Methods.dequeue);
+    return true;
+  }
+
+  makeTakes(): void {
+    const { takes } = this.front;
+    if (this.#tookIn === takes.turn) takes.carryOut();
   }
 
   // ------------------------------------------------------------------------------------------------------- waiting
@@ -466,6 +484,7 @@ export class Connection {
     if (this.#waits.has(id)) throw malformed(`there is a call ${id} already`);
     const controller = new AbortController();
     this.#waits.set(id, controller);
+    if (this.isLeaving) controller.abort();
     return controller.signal;
   }
 
@@ -539,7 +558,7 @@ export class Connection {
   // --------------------------------------------------------------------------------------------------------- end
 
   /** Tells why, where there is someone who understands it, and ends the connection. */
-  #refuse(error: unknown): void {
+  refuse(error: unknown): void {
     if (this.#state === "over") return;
     const greeting = this.#state === "greeting";
     this.front.refused(this, error);

@@ -8,14 +8,12 @@
 import { CallName } from "../api/call-name.js";
 import type {
   CommitOptions,
-  DequeueOptions,
   Durability,
   Enqueued,
   EnqueueOptions,
   LogQueue,
   MessageInit,
   RequestIdentity,
-  Task,
   TaskQueue,
   TaskSource,
 } from "../api/contract.js";
@@ -31,13 +29,13 @@ import {
   readTokens,
   writeOffsets,
   writeRecords,
-  writeTasks,
 } from "../wire/layouts.js";
 import { type Method, Methods } from "../wire/methods.js";
 import { readValue } from "../wire/value.js";
 import { type Connection, leaving } from "./connection.js";
 import { COPIED_BYTES_MAX } from "./copies.js";
-import { giveBack, type Handle, type Source } from "./session.js";
+import { Dequeue } from "./dequeue.js";
+import type { Handle, Source } from "./session.js";
 
 export interface HotCall {
   readonly method: Method;
@@ -51,7 +49,6 @@ export interface HotCall {
 
 type Run = (connection: Connection, call: HotCall) => void;
 
-const AUTO_ACK = 4;
 const LEASE = 8;
 const RESULT = 4;
 const DELAY = 4;
@@ -263,61 +260,12 @@ function enqueueBatch(connection: Connection, call: HotCall): void {
 
 function dequeue(connection: Connection, call: HotCall): void {
   const { input, id, method, waitMs, request } = call;
-  const source = sourceOf(call);
-  const session = connection.session!;
-  session.received(input.u64());
-  const flags = input.u8();
-  const max = input.u32();
-  const leaseMs = (flags & LEASE) === 0 ? undefined : input.f64();
-  input.end();
-  const autoAck = (flags & AUTO_ACK) !== 0;
-  const lease = leaseMs === 0 ? "session" : leaseMs;
-  const options: DequeueOptions & { max: number } = {
-    max,
-    ...(waitMs > 0 ? { wait: waitMs, signal: connection.waitOf(id) } : {}),
-    ...((flags & 3) === 0 ? {} : { durability: durabilityOf(flags) }),
-    ...(autoAck ? { autoAck } : {}),
-    ...(lease === undefined ? {} : { lease }),
-    ...(request === undefined ? {} : { request }),
-  };
+  const take = new Dequeue(connection, id, sourceOf(call), waitMs, input);
+  // One with a name, which may have been made before, is looked up by itself.
+  if (request === undefined && take.isPlain && connection.take(take)) return;
+  connection.makeTakes();
+  take.make(request);
   connection.begun(method);
-  source.dequeueBatch(options).then(
-    (tasks: Task[]) => {
-      connection.done(method, id);
-      // Nobody is there to take them. Given out with autoAck they are done, whoever has them.
-      if (connection.isOver || connection.session !== session) {
-        if (tasks.length > 0 && !autoAck) {
-          void giveBack(
-            source,
-            tasks.map(({ token }) => token),
-          );
-        }
-        return;
-      }
-      if (connection.isLeaving && waitMs > 0 && tasks.length === 0) {
-        connection.fail(id, leaving());
-        return;
-      }
-      try {
-        connection.output.begin(Kind.Ok, id);
-        writeTasks(connection.output, tasks);
-        connection.ended();
-      } catch (error) {
-        if (!autoAck)
-          void giveBack(
-            source,
-            tasks.map(({ token }) => token),
-          );
-        connection.fail(id, error);
-        return;
-      }
-      if (tasks.length > 0) session.delivering(source, autoAck ? [] : tasks, leaseMs === 0);
-    },
-    (error: unknown) => {
-      connection.done(method, id);
-      connection.fail(id, error);
-    },
-  );
 }
 
 function ack(connection: Connection, call: HotCall): void {

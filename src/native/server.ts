@@ -19,6 +19,7 @@ import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
 import { TurnCopies } from "./copies.js";
 import { Session } from "./session.js";
+import { Takes } from "./takes.js";
 import { listenOnUnixSocket } from "./unix-socket.js";
 
 export interface NativeOptions {
@@ -83,6 +84,7 @@ export interface Front {
   readonly features: number;
   readonly puts: Puts;
   readonly copies: TurnCopies;
+  readonly takes: Takes;
   nowMs(): number;
   authenticate(credentials: Credentials): Principal | undefined;
   /** The session that a client wants to go on with, or a new one. */
@@ -116,6 +118,7 @@ export class NativeServer implements Front {
   readonly features = Feature.identity;
   readonly puts: Puts;
   readonly copies: TurnCopies;
+  readonly takes: Takes;
   readonly #listeners: Server[] = [];
   readonly #connections = new Set<Connection>();
   /** By session id, in hex; the longest absent first. */
@@ -129,6 +132,7 @@ export class NativeServer implements Front {
     this.mq = mq;
     this.puts = new Puts(mq);
     this.copies = new TurnCopies(this.puts);
+    this.takes = new Takes(mq);
     this.options = Object.freeze({ ...NATIVE_DEFAULTS, ...options });
   }
 

@@ -9,16 +9,7 @@
 
 import { createHash } from "node:crypto";
 import { Producer } from "../api/call-name.js";
-import type {
-  GroupMember,
-  LogQueue,
-  QueueKind,
-  SharedGroup,
-  Task,
-  TaskCursor,
-  TaskQueue,
-  TaskRef,
-} from "../api/contract.js";
+import type { GroupMember, LogQueue, QueueKind, SharedGroup, TaskCursor, TaskQueue, TaskRef } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { ID_BYTES } from "../wire/hello.js";
 import type { Principal } from "./access.js";
@@ -117,11 +108,15 @@ export class Session {
 
   // ---------------------------------------------------------------------------------------------------- deliveries
 
-  /** Tasks are about to be sent. */
-  delivering(source: Source, tasks: readonly Task[], whileSession: boolean): void {
-    const tokens = tasks.map(({ token }) => token);
+  /** Tasks are about to be sent, under leases. */
+  delivering(source: Source, tokens: readonly string[], whileSession: boolean): void {
     this.#deliveries.push({ number: ++this.#delivered, source, tokens });
     if (whileSession) for (const token of tokens) this.#held.set(token, source);
+  }
+
+  /** An answer with tasks that are done is about to be sent: nothing of it is given back. */
+  deliveringDone(): void {
+    this.#delivered++;
   }
 
   /** The client has received so many deliveries. */

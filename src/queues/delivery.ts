@@ -37,10 +37,29 @@ export interface Receiver {
   readonly durability: Durability;
   /** Goes on waiting while there is nothing. */
   readonly waits: boolean;
-  /** Of a call that may be repeated: its request, which is answered with these tasks, `most` in the end. */
-  readonly identify?: ((tasks: LeasedTask[], most: number) => IdentifiedCommit) | undefined;
-  resolve(tasks: LeasedTask[]): void;
+  /** Of a call that may be repeated: its request, which is answered with what it is given, `most` tasks in the end. */
+  readonly identify?: ((most: number) => IdentifiedCommit) | undefined;
+  /** A task that it is about to be given. Its record may be gone at the end of the turn. */
+  give(task: Outstanding, record: RecordCursor, attributes: TaskAttributes): void;
+  /** It has all that it was given, or waits no longer. */
+  resolve(): void;
   reject(error: Error): void;
+}
+
+/** Several who want tasks now, one behind the other. */
+export interface ReceiverLine {
+  /** Someone stands in it. */
+  readonly isWaiting: boolean;
+  /** All of them, or the first ones, as one receiver. */
+  receiver(): Receiver;
+  /** Those whose receiver has been delivered to leave the line, as far as there was something for them. */
+  delivered(): void;
+  /** There is nothing for any of them. */
+  foundNothing(): void;
+  /** The first one of them cannot be given anything. */
+  failed(error: unknown): void;
+  /** They are to come by themselves. */
+  disperse(): void;
 }
 
 /** Someone who wants to see the next task, and leaves it where it is. */
@@ -124,13 +143,31 @@ export class Delivery {
       const outcome = this.#deliverTo(receiver);
       if (outcome === "delivered") return;
       if (outcome === "none" && !receiver.waits) {
-        receiver.resolve([]);
+        receiver.resolve();
         return;
       }
     }
     // Those before it wait because there is nothing; it does not want to.
-    if (!receiver.waits && !this.#loading && !this.#hasTasks) receiver.resolve([]);
+    if (!receiver.waits && !this.#loading && !this.#hasTasks) receiver.resolve();
     else this.#wait(receiver);
+  }
+
+  /** Hands tasks to several at once, as if each of them came by itself, as long as nobody is before them. */
+  receiveEach(line: ReceiverLine): void {
+    while (line.isWaiting && this.#receivers.size === 0 && !this.#loading) {
+      this.#consumer.host.serveOthers?.();
+      let outcome: Outcome;
+      try {
+        outcome = this.#deliverTo(line.receiver());
+      } catch (error) {
+        line.failed(error);
+        continue;
+      }
+      if (outcome === "load") break;
+      if (outcome === "delivered") line.delivered();
+      else line.foundNothing();
+    }
+    line.disperse();
   }
 
   #wait(receiver: Receiver): void {
@@ -148,7 +185,7 @@ export class Delivery {
 
   /** Ends a receiver's wait without a task, unless one is on its way to it. */
   forget(receiver: Receiver): void {
-    if (this.#receivers.delete(receiver)) receiver.resolve([]);
+    if (this.#receivers.delete(receiver)) receiver.resolve();
   }
 
   /** Shows the next task, now or when there is one. */
@@ -171,8 +208,8 @@ export class Delivery {
   /** Takes up to `max` tasks that are ready and in memory, for nobody. False when there is none. */
   drop(max: number): boolean {
     const { durability } = this.#engine.options;
-    const nobody = { max, leaseMs: 0, autoAck: true, drops: true, durability, waits: false, resolve() {}, reject() {} };
-    return this.#deliverTo(nobody) === "delivered";
+    const terms = { max, leaseMs: 0, autoAck: true, drops: true, durability, waits: false };
+    return this.#deliverTo({ ...terms, give() {}, resolve() {}, reject() {} }) === "delivered";
   }
 
   /** Called when there may be something for those who wait. */
@@ -193,7 +230,7 @@ export class Delivery {
     this.#serveEach(
       this.#receivers,
       (receiver) => this.#deliverTo(receiver),
-      (receiver) => receiver.resolve([]),
+      (receiver) => receiver.resolve(),
     );
   }
 
@@ -239,8 +276,8 @@ export class Delivery {
     if (receiver.autoAck) metaBytes += host.flows?.bytesMax(max) ?? 0;
     const metMax = host.orders?.isUsed === true ? BLOCKED_AT_ONCE : 0;
     if (metMax > 0) metaBytes += lanes.length * DELIVERY_HEADER_BYTES + metMax * BLOCK_BYTES_MAX;
-    const tasks: LeasedTask[] = [];
-    const request = receiver.identify?.(tasks, max);
+    const tasks: Outstanding[] = [];
+    const request = receiver.identify?.(max);
     metaBytes += requestBytes(request);
     engine.begin(0, 0, metaBytes, true);
     let outcome: Outcome = "none";
@@ -253,14 +290,14 @@ export class Delivery {
         if (lane === undefined) break;
         // With ageing, another lane may come first after each task.
         const upTo = ages ? tasks.length + 1 : max;
-        let claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
+        let claimed = this.#claim(lane, upTo, metMax, receiver, tasks);
         while (claimed === "expired" && tasks.length === 0) {
           if (this.#sweepingCount >= sweptMax) {
             claimed = this.#rest();
             break;
           }
           engine.begin(0, 0, metaBytes, true);
-          claimed = this.#claim(lane, upTo, metMax, receiver.autoAck, tasks);
+          claimed = this.#claim(lane, upTo, metMax, receiver, tasks);
         }
         if (claimed === "load") outcome = claimed;
         // With tasks in hand: those come first, what is behind them is met again.
@@ -278,14 +315,14 @@ export class Delivery {
     }
     let durability = receiver.durability;
     // One operation for each lane.
-    const staged = ages ? tasks.toSorted((a, b) => b.lane - a.lane) : tasks;
+    const staged = ages ? tasks.toSorted((a, b) => b.ledger.lane - a.ledger.lane) : tasks;
     for (let from = 0; from < staged.length; ) {
-      const lane = consumer.lane(staged[from]!.task.ledger.lane);
+      const lane = consumer.lane(staged[from]!.ledger.lane);
       const to = this.#stage(lane, staged, from, receiver);
       // What is not yet visible in the directory's mode is not shown by way of a delivery either.
       if (lane.isNew) durability = "sync";
       for (; from < to && durability !== "sync"; from++) {
-        if (staged[from]!.task.offset >= lane.stream.visible) durability = engine.options.durability;
+        if (staged[from]!.offset >= lane.stream.visible) durability = engine.options.durability;
       }
       from = to;
     }
@@ -399,14 +436,14 @@ export class Delivery {
   }
 
   /** Stages the operation for the tasks of one lane, from an index on; returns the one behind them. */
-  #stage(lane: Lane, tasks: readonly LeasedTask[], from: number, { autoAck, drops, leaseMs }: Receiver): number {
+  #stage(lane: Lane, tasks: readonly Outstanding[], from: number, { autoAck, drops, leaseMs }: Receiver): number {
     const { ledger } = lane;
     let to = from + 1;
-    while (to < tasks.length && tasks[to]!.task.ledger === ledger) to++;
+    while (to < tasks.length && tasks[to]!.ledger === ledger) to++;
     const taken = drops === true ? ConsumerOp.Discard : ConsumerOp.Take;
     const { flows } = this.#consumer.host;
     if (autoAck && drops !== true && flows?.hasChildren === true) {
-      flows.stageDone(tasks.slice(from, to).map(({ task }) => task));
+      flows.stageDone(tasks.slice(from, to));
     }
     const output = this.#consumer.operation(autoAck ? taken : ConsumerOp.Deliver);
     output.varint(ledger.lane);
@@ -414,7 +451,7 @@ export class Delivery {
     if (!autoAck) output.varint(leaseMs);
     output.varint(to - from);
     for (let index = from; index < to; index++) {
-      const { task } = tasks[index]!;
+      const task = tasks[index]!;
       output.varint(task.offset);
       // Taken by the cursor, and not from those that were outstanding before.
       const fresh = task.phase === TaskPhase.Done ? 1 : 0;
@@ -434,7 +471,13 @@ export class Delivery {
   }
 
   /** Takes ready tasks of a lane: those delivered before first, then from the cursor on. */
-  #claim(lane: Lane, max: number, metMax: number, autoAck: boolean, into: LeasedTask[]): "none" | "load" | "expired" {
+  #claim(
+    lane: Lane,
+    max: number,
+    metMax: number,
+    receiver: Receiver,
+    into: Outstanding[],
+  ): "none" | "load" | "expired" {
     const { ledger } = lane;
     const { orders } = this.#consumer.host;
     for (let task = lane.again; into.length < max && task !== undefined; task = lane.again) {
@@ -463,7 +506,8 @@ export class Delivery {
       }
       if (task.attempt === 0) task.limit = attributes.limit;
       ledger.hold(task);
-      into.push(this.#claimed(task, reader.record, attributes, autoAck));
+      this.#claimed(task, reader.record, attributes, receiver);
+      into.push(task);
     }
     while (into.length < max) {
       if (this.#isRefused(lane)) return "none";
@@ -479,7 +523,7 @@ export class Delivery {
       if (found === "end") {
         // The cursor may have passed tasks that waited for that.
         const more = into.length < max && orders?.inUse === true && lane.again !== undefined;
-        return more ? this.#claim(lane, max, metMax, autoAck, into) : "none";
+        return more ? this.#claim(lane, max, metMax, receiver, into) : "none";
       }
       const { record } = lane.reader;
       const attributes = lane.attributes(record);
@@ -512,22 +556,23 @@ export class Delivery {
         task.order = order;
         orders!.coming(task, "out");
       }
-      into.push(this.#claimed(task, record, attributes, autoAck));
+      this.#claimed(task, record, attributes, receiver);
+      into.push(task);
     }
     return "none";
   }
 
-  #claimed(task: Outstanding, record: RecordCursor, attributes: TaskAttributes, autoAck: boolean): LeasedTask {
+  #claimed(task: Outstanding, record: RecordCursor, attributes: TaskAttributes, receiver: Receiver): void {
     const { random } = this.#engine;
     task.reserved = true;
     task.attempt++;
     task.bytes = record.end - record.payloadStart;
-    if (!autoAck) {
+    if (!receiver.autoAck) {
       // As signed numbers they need no memory of their own.
       task.tokenHigh = random.uint32() | 0;
       task.tokenLow = random.uint32() | 0;
     }
-    return new LeasedTask(this.#consumer, task, record, attributes);
+    receiver.give(task, record, attributes);
   }
 
   /**
@@ -771,10 +816,10 @@ export class Delivery {
   }
 
   /** After a delivery has been logged. */
-  delivered(tasks: readonly LeasedTask[], leaseMs: number): void {
+  delivered(tasks: readonly Outstanding[], leaseMs: number): void {
     const { elapsedMs } = this.#engine.entryTime;
     const { host } = this.#consumer;
-    for (const { task } of tasks) {
+    for (const task of tasks) {
       task.reserved = false;
       task.ledger.deliver(task, elapsedMs, leaseMs);
       if (task.order !== 0) host.orders?.handedOut(task);
@@ -786,7 +831,7 @@ export class Delivery {
     this.#consumer.host.handedOut?.();
   }
 
-  taken(tasks: readonly LeasedTask[], how: Ending): void {
+  taken(tasks: readonly Outstanding[], how: Ending): void {
     const { counts } = this.#consumer;
     if (how === "dropped") {
       this.#giving -= tasks.length;
@@ -796,9 +841,9 @@ export class Delivery {
       counts.delivered += tasks.length;
       counts.acked += tasks.length;
       const { flows } = this.#consumer.host;
-      if (flows?.hasChildren === true) flows.done(tasks.map(({ task }) => task));
+      if (flows?.hasChildren === true) flows.done(tasks);
     }
-    for (const { task } of tasks) {
+    for (const task of tasks) {
       task.reserved = false;
       task.ledger.take(task);
       if (task.order !== 0) this.#consumer.host.orders?.arrived(task);
@@ -824,13 +869,13 @@ export class Delivery {
 class Handover implements Operation {
   readonly durability: Durability;
   readonly #consumer: Consumer;
-  readonly #tasks: LeasedTask[];
+  readonly #tasks: readonly Outstanding[];
   readonly #met: readonly Outstanding[];
   readonly #receiver: Receiver;
 
   constructor(
     consumer: Consumer,
-    tasks: LeasedTask[],
+    tasks: readonly Outstanding[],
     met: readonly Outstanding[],
     receiver: Receiver,
     durability: Durability,
@@ -850,7 +895,7 @@ class Handover implements Operation {
   }
 
   settle(): void {
-    this.#receiver.resolve(this.#tasks);
+    this.#receiver.resolve();
   }
 
   fail(error: Error): void {

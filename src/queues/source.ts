@@ -33,6 +33,7 @@ import {
   resolveTransactionReleaseOptions,
 } from "../api/options.js";
 import { onAbort } from "../api/signals.js";
+import { TAKE_EACH, TAKES_FROM, type TakeLine, type TakesEach } from "../api/take-each.js";
 import type { Engine } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
@@ -45,12 +46,13 @@ import { EmbeddedDeadLetters } from "./dead-letters.js";
 import type { Peeker, Receiver } from "./delivery.js";
 import { CHILD_DONE_BYTES_MAX } from "./flows.js";
 import type { Outstanding } from "./ledger.js";
+import { Receivers } from "./receivers.js";
 import { type Answer, AnswerKind, NACKED, NOTHING, type Request, requested } from "./requested.js";
 import type { DeathCause } from "./task-record.js";
 import { LeasedTask, parseToken, type TaskToken } from "./task-token.js";
 
 /** What hands out a consumer's tasks, as their receivers see it. */
-export class EmbeddedSource<O> implements TaskSource<O> {
+export class EmbeddedSource<O> implements TaskSource<O>, TakesEach {
   readonly name: string;
   readonly dead: EmbeddedDeadLetters<O>;
   protected readonly engine: Engine;
@@ -88,6 +90,20 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       if (resolved.request === undefined) this.#receive(resolved, resolved.max, undefined, resolve, reject);
       else this.#receiveOnce(resolved, resolved.max, options).then(resolve, reject);
     });
+  }
+
+  [TAKES_FROM](): object | undefined {
+    // What is told of are bytes.
+    return this.#isOpen && (this.codec as unknown) === bytes() ? this.consumer : undefined;
+  }
+
+  [TAKE_EACH](line: TakeLine): void {
+    const { engine, consumer } = this;
+    const leaseMs = line.leaseMs ?? consumer.host.rules.leaseMs;
+    const receivers = new Receivers(consumer, line, leaseMs, engine.durability(line.durability));
+    if (this.#isOpen) consumer.delivery.receiveEach(receivers);
+    // Each will say why, or is another member's.
+    else receivers.disperse();
   }
 
   ack(task: TaskRef, options?: CommitOptions): Promise<void> {
@@ -337,6 +353,15 @@ export class EmbeddedSource<O> implements TaskSource<O> {
 
   // --------------------------------------------------------------------------------------------------------- private
 
+  get #isOpen(): boolean {
+    try {
+      this.checkOpen();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   #releaseOf(refs: readonly (TaskRef | TaskToken)[], toHead: boolean): Change {
     const { consumer } = this;
     const tokens = refs.map((ref) => (isToken(ref) ? ref : this.token(ref)));
@@ -440,14 +465,16 @@ export class EmbeddedSource<O> implements TaskSource<O> {
       return;
     }
     let stop: (() => void) | undefined;
+    const tasks: LeasedTask[] = [];
     const receiver: Receiver = {
       max,
       leaseMs: leaseMs ?? consumer.host.rules.leaseMs,
       autoAck,
       durability: engine.durability(durability),
       waits: waitMs > 0,
-      identify: request && ((tasks, most) => request.answers(() => tasks as Task<O>[], most)),
-      resolve: (tasks) => {
+      identify: request && ((most) => request.answers(() => tasks as Task<O>[], most)),
+      give: (task, record, attributes) => tasks.push(new LeasedTask(consumer, task, record, attributes)),
+      resolve: () => {
         stop?.();
         if (tasks.length === 0) {
           resolve([]);

@@ -170,10 +170,6 @@ export class LeasedTask<O = unknown> implements Task<O>, TaskToken {
     return this.#low;
   }
 
-  get task(): Outstanding {
-    return this.#task;
-  }
-
   belongsTo(consumer: Consumer): boolean {
     return this.#consumer === consumer;
   }

@@ -12,6 +12,7 @@
  */
 
 import type { Durability, EnqueueOptions, Headers, LogRecord, MessageInit, Task } from "../api/contract.js";
+import type { GivenTask } from "../api/take-each.js";
 import { type Copies, type Input, malformed } from "./input.js";
 import type { Output } from "./output.js";
 
@@ -204,25 +205,44 @@ export function readTerms(input: Input): EnqueueOptions | undefined {
 export function writeTasks(output: Output, tasks: readonly Task[]): void {
   output.u32(tasks.length);
   for (const task of tasks) {
-    const { key, headers, orderKey, expiresAt } = task;
-    const hasHeaders = !isEmpty(headers);
-    output.u8(
-      (key === undefined ? 0 : KEY) |
-        (hasHeaders ? HEADERS : 0) |
-        (orderKey === undefined ? 0 : ORDER_KEY) |
-        (expiresAt === undefined ? 0 : EXPIRY),
-    );
-    output.u8(task.priority);
-    output.u32(task.attempt);
-    output.f64(task.timestamp);
-    output.ascii(task.id);
-    output.ascii(task.token);
-    if (key !== undefined) output.data(key);
-    if (hasHeaders) writeHeaders(output, headers);
-    if (orderKey !== undefined) output.data(orderKey);
-    if (expiresAt !== undefined) output.f64(expiresAt);
+    writeTaskHead(output, task);
     output.data(task.payload);
   }
+}
+
+/** The same of tasks from an index on, before another one. */
+export function writeGivenTasks(output: Output, tasks: readonly GivenTask[], from: number, to: number): void {
+  output.u32(to - from);
+  for (let index = from; index < to; index++) {
+    const task = tasks[index]!;
+    writeTaskHead(output, task);
+    output.part(task.memory, task.payloadStart, task.payloadEnd);
+  }
+}
+
+type TaskHead = Pick<
+  GivenTask,
+  "id" | "token" | "attempt" | "timestamp" | "priority" | "orderKey" | "expiresAt" | "key" | "headers"
+>;
+
+function writeTaskHead(output: Output, task: TaskHead): void {
+  const { key, headers, orderKey, expiresAt } = task;
+  const hasHeaders = !isEmpty(headers);
+  output.u8(
+    (key === undefined ? 0 : KEY) |
+      (hasHeaders ? HEADERS : 0) |
+      (orderKey === undefined ? 0 : ORDER_KEY) |
+      (expiresAt === undefined ? 0 : EXPIRY),
+  );
+  output.u8(task.priority);
+  output.u32(task.attempt);
+  output.f64(task.timestamp);
+  output.ascii(task.id);
+  output.ascii(task.token);
+  if (key !== undefined) output.data(key);
+  if (hasHeaders) writeHeaders(output, headers);
+  if (orderKey !== undefined) output.data(orderKey);
+  if (expiresAt !== undefined) output.f64(expiresAt);
 }
 
 /** A task that came over the wire. Its payload is bytes until a codec has read it. */

@@ -8,6 +8,8 @@ const SLAB_BYTES = 64 * 1024;
 const COUNTED_CHARS = 4096;
 /** Longer text is written by the runtime. */
 const ASCII_CHARS = 64;
+/** Longer parts are copied by the runtime, which makes a view of them. */
+const COPIED_BYTES = 128;
 const HIGH = 2 ** 32;
 
 /** Frames from here on are written to a buffer of their own. */
@@ -174,6 +176,17 @@ export class Output {
     const slab = this.#slab;
     const at = slab.writeUInt32LE(length, this.#at);
     for (let index = 0; index < length; index++) slab[at + index] = value.charCodeAt(index);
+    this.#at = at + length;
+  }
+
+  /** Bytes that stand in others, behind their number as a u32. */
+  part(memory: Buffer, start: number, end: number): void {
+    const length = end - start;
+    this.#ensure(4 + length);
+    const slab = this.#slab;
+    const at = slab.writeUInt32LE(length, this.#at);
+    if (length > COPIED_BYTES) memory.copy(slab, at, start, end);
+    else for (let index = 0; index < length; index++) slab[at + index] = memory[start + index]!;
     this.#at = at + length;
   }
 
