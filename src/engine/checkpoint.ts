@@ -14,6 +14,7 @@
  */
 
 import { isVarveError } from "../api/errors.js";
+import type { BatchTable } from "../storage/batch-table.js";
 import { isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { Run } from "../storage/segment.js";
 import {
@@ -23,14 +24,14 @@ import {
   snapshotPath,
   writeFileAtomically,
 } from "../storage/snapshot.js";
-import { type BatchRef, type Gap, type Stream, withGap } from "../storage/stream.js";
+import { type Gap, type Stream, withGap } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { CapturedQueue, DeletedQueue } from "./catalog.js";
 import { removeFiles } from "./deletion.js";
 import type { Engine } from "./engine.js";
 import { LogWindows } from "./log-windows.js";
 import type { LogTime } from "./queue-state.js";
-import { SegmentWriter } from "./segment-writer.js";
+import { type MovedBatches, SegmentWriter } from "./segment-writer.js";
 import { SharedSegments } from "./shared-segments.js";
 
 /** A stream with less to store than this may share a segment ... */
@@ -445,36 +446,47 @@ export class Checkpointer {
 
   async #moveBatches(files: readonly WalFile[]): Promise<void> {
     const bytes = new Map<Stream, number>();
-    for (const file of files) {
-      for (const { stream, bytes: batch } of file.batches) bytes.set(stream, (bytes.get(stream) ?? 0) + batch);
+    for (const { batches } of files) {
+      for (let row = 0; row < batches.length; row++) {
+        const stream = batches.streamOf(row);
+        bytes.set(stream, (bytes.get(stream) ?? 0) + batches.bytesOf(row));
+      }
     }
     const small = new Set<Stream>();
     for (const [stream, total] of bytes) if (total < SMALL_STREAM_BYTES) small.add(stream);
     if (small.size <= SMALL_STREAMS_MIN) small.clear();
-    const sharedRefs = new Map<Stream, BatchRef[]>();
-    for (const file of files) await this.#moveFile(file, small, sharedRefs);
-    if (sharedRefs.size > 0) await this.#shared.move(files, sharedRefs);
+    const shared = new Map<Stream, MovedBatches[]>();
+    for (const file of files) await this.#moveFile(file, small, shared);
+    if (shared.size > 0) await this.#shared.move(files, shared);
     this.#writer.stageChange(() => {
-      for (const file of files) file.batches.length = 0;
-      // What is left in these files was not needed.
-      for (const stream of bytes.keys()) forgetBatches(stream, files);
+      const going = new Set(files);
+      for (const stream of bytes.keys()) stream.dropRecent(going);
+      for (const file of files) file.batches.clear();
     });
   }
 
   /** Copies the batches of one log file to their streams' own segments; those of small streams are only collected. */
-  async #moveFile(file: WalFile, small: ReadonlySet<Stream>, sharedRefs: Map<Stream, BatchRef[]>): Promise<void> {
-    const own: BatchRef[] = [];
-    for (const ref of file.batches) {
-      const { stream } = ref;
-      if (ref.next <= stream.head || !stream.isNeeded(ref.base, ref.next)) this.#leftOut = true;
-      else if (small.has(stream)) add(sharedRefs, ref);
-      else own.push(ref);
+  async #moveFile(file: WalFile, small: ReadonlySet<Stream>, shared: Map<Stream, MovedBatches[]>): Promise<void> {
+    const { batches } = file;
+    const own = new Uint32Array(batches.length);
+    const ofSmall = new Uint32Array(batches.length);
+    let ownCount = 0;
+    let smallCount = 0;
+    for (let row = 0; row < batches.length; row++) {
+      const stream = batches.streamOf(row);
+      const next = batches.nextOf(row);
+      if (next <= stream.head || !stream.isNeeded(batches.baseOf(row), next)) this.#leftOut = true;
+      else if (small.has(stream)) ofSmall[smallCount++] = row;
+      else own[ownCount++] = row;
     }
-    await this.#windows.each(file, own, async (refs, buffer, start) => {
-      const byStream = new Map<Stream, BatchRef[]>();
-      for (const ref of refs) add(byStream, ref);
-      for (const [stream, list] of byStream) {
-        await this.#writer.append(stream, list, buffer, (ref) => ref.position - start);
+    for (const [stream, rows] of byStream(batches, ofSmall.subarray(0, smallCount))) {
+      const list = shared.get(stream);
+      if (list === undefined) shared.set(stream, [{ wal: file, rows }]);
+      else list.push({ wal: file, rows });
+    }
+    await this.#windows.each(file, own.subarray(0, ownCount), async (read, buffer, start) => {
+      for (const [stream, rows] of byStream(batches, read)) {
+        await this.#writer.append(stream, { wal: file, rows }, buffer, start);
       }
     });
   }
@@ -499,17 +511,26 @@ function standsTogether(stream: Stream, runs: readonly Run[]): boolean {
   return runs.slice(dropped).every((run, index) => stream.runs[at + index] === run);
 }
 
-function add(byStream: Map<Stream, BatchRef[]>, ref: BatchRef): void {
-  const refs = byStream.get(ref.stream);
-  if (refs === undefined) byStream.set(ref.stream, [ref]);
-  else refs.push(ref);
-}
-
-/** Forgets the batches of files that are about to be reused. */
-function forgetBatches(stream: Stream, files: readonly WalFile[]): void {
-  const going = new Set(files);
-  let count = 0;
-  while (count < stream.recent.length && going.has(stream.recent[count]!.wal))
-    stream.bytes -= stream.recent[count++]!.bytes;
-  stream.recent.splice(0, count);
+/** Some of the batches of a log file, sorted by stream: each one's in order. */
+function byStream(batches: BatchTable, rows: Uint32Array): Map<Stream, Uint32Array> {
+  const counts = new Map<Stream, number>();
+  for (let index = 0; index < rows.length; index++) {
+    const stream = batches.streamOf(rows[index]!);
+    counts.set(stream, (counts.get(stream) ?? 0) + 1);
+  }
+  const sorted = new Map<Stream, Uint32Array>();
+  const all = new Uint32Array(rows.length);
+  let end = 0;
+  for (const [stream, count] of counts) {
+    sorted.set(stream, all.subarray(end, end + count));
+    end += count;
+  }
+  for (let index = rows.length - 1; index >= 0; index--) {
+    const row = rows[index]!;
+    const stream = batches.streamOf(row);
+    const left = counts.get(stream)! - 1;
+    counts.set(stream, left);
+    sorted.get(stream)![left] = row;
+  }
+  return sorted;
 }

@@ -26,6 +26,7 @@ import {
   written,
   zeroPadding,
 } from "../storage/batch.js";
+import type { BatchTable } from "../storage/batch-table.js";
 import { align8, Encoder, putU32, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Clock, Random } from "../storage/clock.js";
 import { crc32 } from "../storage/crc32.js";
@@ -33,9 +34,9 @@ import { type Disk, isNoDescriptor, isNoSpace } from "../storage/disk.js";
 import type { FileCache } from "../storage/file-cache.js";
 import { BLOCK_BYTES, type Block, BlockRing, ChunkPool } from "../storage/memory.js";
 import { closedError, Reads } from "../storage/reads.js";
-import type { BatchRef, Stream } from "../storage/stream.js";
+import type { Stream } from "../storage/stream.js";
 import type { ReaderContext } from "../storage/stream-reader.js";
-import type { Wal } from "../storage/wal.js";
+import type { Wal, WalFile } from "../storage/wal.js";
 import { ENTRY_HEADER_BYTES, type EntryHeader, sealEntry } from "../storage/wal-format.js";
 import type { Catalog } from "./catalog.js";
 import type { Operation } from "./operation.js";
@@ -91,19 +92,29 @@ export interface EngineStart {
   readonly snapshotBytes: number;
 }
 
+/** Is filled in as it grows, and in full when it is closed. */
 interface OpenBatch {
   stream: Stream;
+  /** In the block. */
   position: number;
   base: number;
+  next: number;
   count: number;
+  bytes: number;
   timestamp: number;
+}
+
+/** How far a stream can be read when what was written is durable. */
+interface Shown {
+  readonly stream: Stream;
+  readonly next: number;
 }
 
 /** What was written in one turn and is waiting to become durable. */
 interface WrittenEntry {
   readonly lsn: number;
   readonly operations: Operation[];
-  readonly shown: BatchRef[];
+  readonly shown: readonly Shown[];
 }
 
 /** A sync of the log, under way. */
@@ -190,7 +201,6 @@ export class Engine implements ReaderContext {
   #batch: OpenBatch | undefined;
   #spareBatch: OpenBatch | undefined;
   /** Of the entry being staged. Lists are made for their first, as most stay at one: an empty one takes room for many when it gets it. */
-  #refs: BatchRef[] | undefined;
   #operations: Operation[] | undefined;
   #staging = false;
   #wallMs = 0;
@@ -464,31 +474,33 @@ export class Engine implements ReaderContext {
     this.#closeBatch();
     this.#staging = false;
     const operations = this.#operations ?? [];
-    const refs = this.#refs ?? [];
     this.#operations = undefined;
-    this.#refs = undefined;
+    const { current } = this.wal;
+    const { batches } = current;
+    const { length: firstRow, staged } = batches;
     const meta = this.#meta;
     const metaBytes = meta.position - ENTRY_HEADER_BYTES;
     meta.position = ENTRY_HEADER_BYTES;
     if (this.#failure !== undefined) {
       // What the disk holds is unknown by now: nothing is written behind it.
+      batches.discard();
       const refused = readOnlyError(this.#failure);
       for (const operation of operations) operation.fail(refused);
       return;
     }
-    if (refs.length === 0 && metaBytes === 0) {
+    if (staged === 0 && metaBytes === 0) {
       // A sync that found nothing to write.
-      this.#applied(operations, refs);
+      this.#applied(operations, current, firstRow);
       return;
     }
     let buffer = meta.buffer;
     let start = 0;
-    if (refs.length > 0) {
+    if (staged > 0) {
       buffer = this.#block.buffer;
       start = this.#entryStart;
       meta.buffer.copy(buffer, this.#bulkEnd, ENTRY_HEADER_BYTES, ENTRY_HEADER_BYTES + metaBytes);
     }
-    const bulkBytes = refs.length > 0 ? this.#bulkEnd - start - ENTRY_HEADER_BYTES : 0;
+    const bulkBytes = staged > 0 ? this.#bulkEnd - start - ENTRY_HEADER_BYTES : 0;
     const end = start + ENTRY_HEADER_BYTES + bulkBytes + metaBytes;
     const lsn = this.lsn + 1;
     this.entryTime = this.time();
@@ -506,6 +518,7 @@ export class Engine implements ReaderContext {
     try {
       position = this.wal.write(buffer, start, end - start);
     } catch (error) {
+      batches.discard();
       const unknown = this.#unknown(this.#fail("writing the log", error));
       for (const operation of operations) operation.fail(unknown);
       return;
@@ -514,19 +527,14 @@ export class Engine implements ReaderContext {
     this.crc = crc;
     this.#unsyncedSince ??= this.entryTime.elapsedMs;
     this.commits += operations.length;
-    const { current } = this.wal;
-    for (const ref of refs) {
-      ref.wal = current;
-      ref.position = position + ref.blockStart - start;
-      current.batches.push(ref);
-    }
-    if (refs.length > 0) {
+    batches.commit(position - start);
+    if (staged > 0) {
       this.#block.used = align8(end);
       // An entry larger than a block is not kept in memory.
       if (this.#block.buffer.length > BLOCK_BYTES) this.#block = this.blocks.take(0);
     }
-    this.#recentBatches += refs.length;
-    this.#applied(operations, refs);
+    this.#recentBatches += staged;
+    this.#applied(operations, current, firstRow);
   }
 
   /** Moves the log on to a new file. Throws ENOSPC as ERR_DISK_FULL. */
@@ -653,7 +661,7 @@ export class Engine implements ReaderContext {
     let done = 0;
     while (done < this.#waiting.length && this.#waiting[done]!.lsn <= lsn) done++;
     for (const entry of this.#waiting.splice(0, done)) {
-      this.#show(entry.shown);
+      for (const { stream, next } of entry.shown) stream.show(next);
       for (const operation of entry.operations) operation.settle();
     }
     this.#runWakes();
@@ -809,7 +817,7 @@ export class Engine implements ReaderContext {
 
   #openBatch(stream: Stream): OpenBatch {
     this.#closeBatch();
-    const batch = this.#spareBatch ?? { stream, position: 0, base: 0, count: 0, timestamp: 0 };
+    const batch = this.#spareBatch ?? { stream, position: 0, base: 0, next: 0, count: 0, bytes: 0, timestamp: 0 };
     this.#spareBatch = undefined;
     batch.stream = stream;
     batch.position = this.#bulkEnd;
@@ -834,26 +842,18 @@ export class Engine implements ReaderContext {
     this.#bulkCrc = crc32(buffer, position, position + 4, this.#bulkCrc);
     this.#bulkEnd = position + batchFileBytes(end - position);
     zeroPadding(buffer, position, end - position);
-    const ref: BatchRef = {
-      stream,
-      base,
-      next: base + count,
-      count,
-      bytes: end - position,
-      timestamp,
-      block: this.#block.buffer.length > BLOCK_BYTES ? undefined : this.#block,
-      life: this.#block.life,
-      blockStart: position,
-      wal: this.wal.current,
-      position: 0,
-    };
-    if (this.#refs === undefined) this.#refs = [ref];
-    else this.#refs.push(ref);
+    batch.next = base + count;
+    batch.bytes = end - position;
+    const block = buffer.length > BLOCK_BYTES ? undefined : this.#block;
+    this.wal.current.batches.stage(batch, block, position);
   }
 
-  #applied(operations: Operation[], refs: BatchRef[]): void {
+  /** @param firstRow of the file's batches, the first that the entry has brought */
+  #applied(operations: Operation[], wal: WalFile, firstRow: number): void {
+    const { batches } = wal;
+    const end = batches.length;
     try {
-      for (const ref of refs) ref.stream.add(ref);
+      for (let row = firstRow; row < end; row++) batches.streamOf(row).add(wal, row);
       for (const operation of operations) operation.apply();
     } catch (error) {
       // What is in the log and what is in memory differ now: nothing may be acknowledged any more.
@@ -861,7 +861,7 @@ export class Engine implements ReaderContext {
       throw error;
     }
     const sync = this.options.durability === "sync";
-    if (!sync) this.#show(refs);
+    if (!sync) for (let row = firstRow; row < end; row++) batches.streamOf(row).show(batches.nextOf(row));
     let late: Operation[] | undefined;
     for (const operation of operations) {
       if (operation.durability === "sync") {
@@ -871,8 +871,8 @@ export class Engine implements ReaderContext {
         operation.settle();
       }
     }
-    if (late !== undefined || (sync && refs.length > 0)) {
-      this.#waiting.push({ lsn: this.lsn, operations: late ?? [], shown: sync ? refs : [] });
+    if (late !== undefined || (sync && firstRow < end)) {
+      this.#waiting.push({ lsn: this.lsn, operations: late ?? [], shown: sync ? shownOf(batches, firstRow, end) : [] });
     }
     if (late !== undefined) this.#syncIfAsked();
     else if (this.#syncs.length === 0) this.#syncLater();
@@ -884,10 +884,6 @@ export class Engine implements ReaderContext {
       this.#lastToStage = undefined;
       for (const callback of callbacks) callback();
     }
-  }
-
-  #show(refs: readonly BatchRef[]): void {
-    for (const ref of refs) ref.stream.show(ref.next);
   }
 
   /** Unless there is something to be applied before: then the end of the turn calls them back. */
@@ -954,6 +950,13 @@ export class Engine implements ReaderContext {
       { cause: failure.cause },
     );
   }
+}
+
+/** What some batches let readers have. Their rows may be given up before they are durable: a checkpoint can be the faster. */
+function shownOf(batches: BatchTable, from: number, to: number): Shown[] {
+  const shown: Shown[] = [];
+  for (let row = from; row < to; row++) shown.push({ stream: batches.streamOf(row), next: batches.nextOf(row) });
+  return shown;
 }
 
 function readOnlyError(failure: VarveError): VarveError {

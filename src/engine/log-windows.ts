@@ -1,5 +1,5 @@
 import { batchFileBytes, zeroPadding } from "../storage/batch.js";
-import type { BatchRef } from "../storage/stream.js";
+import type { BatchTable } from "../storage/batch-table.js";
 import type { WalFile } from "../storage/wal.js";
 
 /**
@@ -7,7 +7,7 @@ import type { WalFile } from "../storage/wal.js";
  */
 export const WINDOW_BYTES = 2 * 1024 * 1024;
 
-/** Bytes of a log file with the batches [from, to) of a list, while they are read into memory and after. */
+/** Bytes of a log file with the batches of the rows [from, to) of a list, while they are read into memory and after. */
 interface Window {
   readonly from: number;
   readonly to: number;
@@ -24,22 +24,28 @@ interface Window {
 export class LogWindows {
   readonly #buffers: Buffer[] = [];
 
-  /** Reads the stretches of a log file that hold the given batches, the next one while the last is being used. */
+  /**
+   * Reads the stretches of a log file that hold the given batches, rows of its table in order, the next one while the last is
+   * being used.
+   */
   async each(
     file: WalFile,
-    refs: readonly BatchRef[],
-    visit: (refs: readonly BatchRef[], buffer: Buffer, start: number) => Promise<void> | void,
+    rows: Uint32Array,
+    visit: (rows: Uint32Array, buffer: Buffer, start: number) => Promise<void> | void,
   ): Promise<void> {
-    let reading = this.#read(file, refs, 0, 0);
+    const { batches } = file;
+    let reading = this.#read(file, rows, 0, 0);
     for (let count = 1; reading !== undefined; count++) {
       const { from, to, buffer, start, done } = reading;
       await done;
-      reading = this.#read(file, refs, to, count);
+      reading = this.#read(file, rows, to, count);
       const finished = reading?.done.catch(() => {});
       try {
-        const read = refs.slice(from, to);
+        const read = rows.subarray(from, to);
         // No checksum is over the padding: where a sector that was torn held the same records before, it may hold more.
-        for (const { position, bytes } of read) zeroPadding(buffer, position - start, bytes);
+        for (let at = from; at < to; at++) {
+          zeroPadding(buffer, batches.positionOf(rows[at]!) - start, batches.bytesOf(rows[at]!));
+        }
         await visit(read, buffer, start);
       } catch (error) {
         // The buffers are the next call's as soon as this one has failed: nothing may be on its way into them.
@@ -49,14 +55,15 @@ export class LogWindows {
     }
   }
 
-  #read(file: WalFile, refs: readonly BatchRef[], from: number, count: number): Window | undefined {
-    const first = refs[from];
-    if (first === undefined) return undefined;
-    const start = first.position;
+  #read(file: WalFile, rows: Uint32Array, from: number, count: number): Window | undefined {
+    if (from >= rows.length) return undefined;
+    const { batches } = file;
+    const start = batches.positionOf(rows[from]!);
+    let length = endOf(batches, rows[from]!) - start;
     let to = from + 1;
-    while (to < refs.length && refs[to]!.position + batchFileBytes(refs[to]!.bytes) - start <= WINDOW_BYTES) to++;
-    const last = refs[to - 1]!;
-    const length = last.position + batchFileBytes(last.bytes) - start;
+    while (to < rows.length && endOf(batches, rows[to]!) - start <= WINDOW_BYTES) {
+      length = endOf(batches, rows[to++]!) - start;
+    }
     const buffer = length > WINDOW_BYTES ? Buffer.allocUnsafeSlow(length) : this.#buffer(count % 2, length);
     const done = file.file.read(buffer, 0, length, start).then((read) => {
       if (read < length) throw new Error(`${file.file.path}: ends at ${start + read} while being read`);
@@ -72,4 +79,9 @@ export class LogWindows {
     this.#buffers[index] = larger;
     return larger;
   }
+}
+
+/** Position behind a batch and what pads it. */
+function endOf(batches: BatchTable, row: number): number {
+  return batches.positionOf(row) + batchFileBytes(batches.bytesOf(row));
 }

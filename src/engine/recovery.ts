@@ -314,23 +314,12 @@ class Replay {
           throw new MalformedError(`batch at offset ${header.baseOffset} of a stream that ends at ${stream.next}`);
         }
         const wal = this.#files.get(entry.file.seq)!;
-        const ref = {
-          stream,
-          base: header.baseOffset,
-          next: header.baseOffset + header.span,
-          count: header.count,
-          bytes: header.bytes,
-          timestamp: header.timestamp,
-          block: undefined,
-          life: 0,
-          blockStart: 0,
-          wal,
-          position: entry.bulkPosition + at - entry.bulkStart,
-        };
-        wal.batches.push(ref);
-        stream.add(ref);
+        const next = header.baseOffset + header.span;
+        const { baseOffset: base, count, bytes, timestamp } = header;
+        const batch = { stream, base, next, count, bytes, timestamp };
+        stream.add(wal, wal.batches.add(batch, entry.bulkPosition + at - entry.bulkStart));
         stream.payloadBytes += payloadBytesIn(entry.buffer, at, header);
-        stream.show(ref.next);
+        stream.show(next);
       }
       at += batchFileBytes(header.bytes);
     }

@@ -170,29 +170,16 @@ export class LogReplay {
     }
     const { base, next, count, bytes, timestamp, position } = batch;
     // A segment has it already, or it is of an earlier life. The end that an older snapshot names is not that of the runs.
-    const last = stream.recent[stream.recent.length - 1] ?? stream.runs[stream.runs.length - 1];
+    const last = stream.recentEnd ?? stream.runs[stream.runs.length - 1]?.next;
     const rebuilt = this.#rebuiltOf(stream);
-    if (base < (rebuilt === undefined ? stream.next : (last?.next ?? 0))) return;
-    const ref = {
-      stream,
-      base,
-      next,
-      count,
-      bytes,
-      timestamp,
-      block: undefined,
-      life: 0,
-      blockStart: 0,
-      wal,
-      position,
-    };
-    wal.batches.push(ref);
+    if (base < (rebuilt === undefined ? stream.next : (last ?? 0))) return;
+    const row = wal.batches.add({ stream, base, next, count, bytes, timestamp }, position);
     if (rebuilt !== undefined && last === undefined) {
       stream.head = Math.max(stream.head, base);
       this.#repair.repairer.begin(rebuilt);
     }
     const end = stream.next;
-    stream.add(ref);
+    stream.add(wal, row);
     raise(stream, end);
     stream.show(next);
     this.#repair.coverage.get(stream)!.add(base, next);

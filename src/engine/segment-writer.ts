@@ -6,6 +6,7 @@
 
 import { VarveError } from "../api/errors.js";
 import { batchFileBytes } from "../storage/batch.js";
+import type { BatchTable } from "../storage/batch-table.js";
 import { isNoSpace } from "../storage/disk.js";
 import {
   encodeIndex,
@@ -16,10 +17,17 @@ import {
   SparseIndex,
   segmentPath,
 } from "../storage/segment.js";
-import type { BatchRef, Stream } from "../storage/stream.js";
+import type { Stream } from "../storage/stream.js";
 import { indexPath } from "../storage/stream-reader.js";
+import type { WalFile } from "../storage/wal.js";
 import { removeIfThere } from "./deletion.js";
 import type { Engine } from "./engine.js";
+
+/** Batches of one stream that go from a log file to a segment: rows of the file's table, in order; at least one. */
+export interface MovedBatches {
+  readonly wal: WalFile;
+  readonly rows: Uint32Array;
+}
 
 /** A run as it will be. */
 interface StagedRun {
@@ -29,7 +37,8 @@ interface StagedRun {
   next: number;
   count: number;
   lastTimestamp: number;
-  readonly refs: BatchRef[];
+  /** What it gets that it has not had, in order. */
+  readonly added: MovedBatches[];
 }
 
 type WithRoom = <T>(run: () => Promise<T>) => Promise<T>;
@@ -59,59 +68,59 @@ export class SegmentWriter {
     this.#withRoom = withRoom;
   }
 
-  /** Appends batches, which stand in one buffer and follow on what the stream has in segments, to its own segment. */
-  async append(
-    stream: Stream,
-    refs: readonly BatchRef[],
-    buffer: Buffer,
-    positionOf: (ref: BatchRef) => number,
-  ): Promise<void> {
-    for (let from = 0; from < refs.length; ) {
-      const staged = await this.#stage(stream, refs[from]!);
+  /**
+   * Appends batches, which follow on what the stream has in segments, to its own segment.
+   * @param buffer holds what stands in their log file from `start` on
+   */
+  async append(stream: Stream, { wal, rows }: MovedBatches, buffer: Buffer, start: number): Promise<void> {
+    const { batches } = wal;
+    for (let from = 0; from < rows.length; ) {
+      const staged = await this.#stage(stream, batches, rows[from]!);
       const { position, firstTimestamp } = staged.run;
       const extent = { position, firstTimestamp, bytes: staged.bytes, count: staged.count };
       let to = from;
       // At least one: a batch may be larger than a segment is meant to be.
       do {
-        const { bytes, count } = refs[to++]!;
-        extent.bytes += batchFileBytes(bytes);
-        extent.count += count;
-      } while (to < refs.length && this.#fits(stream, extent, refs[to]!));
-      await this.#appendTo(staged, refs.slice(from, to), buffer, positionOf);
+        const row = rows[to++]!;
+        extent.bytes += batchFileBytes(batches.bytesOf(row));
+        extent.count += batches.countOf(row);
+      } while (to < rows.length && this.#fits(stream, extent, batches, rows[to]!));
+      await this.#appendTo(staged, { wal, rows: rows.subarray(from, to) }, buffer, start);
       from = to;
     }
   }
 
-  async #appendTo(
-    staged: StagedRun,
-    refs: readonly BatchRef[],
-    buffer: Buffer,
-    positionOf: (ref: BatchRef) => number,
-  ): Promise<void> {
+  async #appendTo(staged: StagedRun, added: MovedBatches, buffer: Buffer, start: number): Promise<void> {
     const { run } = staged;
+    const { rows } = added;
+    const { batches } = added.wal;
     const pieces: Buffer[] = [];
     let bytes = 0;
+    let begin = 0;
+    let end = 0;
     // Batches that stand together in the buffer are written as one piece.
-    for (let from = 0; from < refs.length; ) {
-      const start = positionOf(refs[from]!);
-      let end = start + batchFileBytes(refs[from]!.bytes);
-      let to = from + 1;
-      while (to < refs.length && positionOf(refs[to]!) === end) end += batchFileBytes(refs[to++]!.bytes);
-      pieces.push(buffer.subarray(start, end));
-      bytes += end - start;
-      from = to;
+    for (let index = 0; index < rows.length; index++) {
+      const row = rows[index]!;
+      const position = batches.positionOf(row) - start;
+      if (position !== end) {
+        if (end > begin) pieces.push(buffer.subarray(begin, end));
+        begin = position;
+      }
+      end = position + batchFileBytes(batches.bytesOf(row));
+      bytes += end - position;
     }
+    pieces.push(buffer.subarray(begin, end));
     await this.write(run.segment, pieces, run.position + staged.bytes);
-    const last = refs[refs.length - 1]!;
-    for (const ref of refs) staged.refs.push(ref);
+    const last = rows[rows.length - 1]!;
+    staged.added.push(added);
     staged.bytes += bytes;
-    staged.next = last.next;
-    staged.count += countOf(refs);
-    staged.lastTimestamp = last.timestamp;
+    staged.next = batches.nextOf(last);
+    staged.count += countOf(added);
+    staged.lastTimestamp = batches.timestampOf(last);
   }
 
   /** The run that further batches of a stream go to: its last, or a new one. */
-  async #stage(stream: Stream, first: BatchRef): Promise<StagedRun> {
+  async #stage(stream: Stream, batches: BatchTable, row: number): Promise<StagedRun> {
     let list = this.#staged.get(stream);
     if (list === undefined) {
       list = [];
@@ -120,30 +129,33 @@ export class SegmentWriter {
     const last = list[list.length - 1];
     if (last !== undefined) {
       const { position, firstTimestamp } = last.run;
-      if (this.#fits(stream, { position, firstTimestamp, bytes: last.bytes, count: last.count }, first)) return last;
+      const extent = { position, firstTimestamp, bytes: last.bytes, count: last.count };
+      if (this.#fits(stream, extent, batches, row)) return last;
     }
     const run = stream.runs[stream.runs.length - 1];
     if (last === undefined && run !== undefined && run.segment.sharedId === 0 && run.next > stream.sealedTo) {
-      if (this.#fits(stream, run, first)) {
+      if (this.#fits(stream, run, batches, row)) {
         this.#continue(run.segment);
         const { bytes, next, count, lastTimestamp } = run;
-        list.push({ run, isNew: false, bytes, next, count, lastTimestamp, refs: [] });
+        list.push({ run, isNew: false, bytes, next, count, lastTimestamp, added: [] });
         return list[0]!;
       }
       this.#full.add(run);
     }
+    const first = batches.baseOf(row);
+    const timestamp = batches.timestampOf(row);
     const begun: Run = {
-      segment: await this.createOwn(stream, first.base),
+      segment: await this.createOwn(stream, first),
       position: SEGMENT_HEADER_BYTES,
       bytes: 0,
-      first: first.base,
-      next: first.base,
+      first,
+      next: first,
       count: 0,
-      firstTimestamp: first.timestamp,
-      lastTimestamp: first.timestamp,
+      firstTimestamp: timestamp,
+      lastTimestamp: timestamp,
       index: new SparseIndex(),
     };
-    const staged = { run: begun, isNew: true, bytes: 0, next: 0, count: 0, lastTimestamp: 0, refs: [] };
+    const staged = { run: begun, isNew: true, bytes: 0, next: 0, count: 0, lastTimestamp: 0, added: [] };
     list.push(staged);
     return staged;
   }
@@ -152,11 +164,13 @@ export class SegmentWriter {
   #fits(
     { roll }: Stream,
     run: Pick<Run, "position" | "bytes" | "count" | "firstTimestamp">,
-    { bytes, count, timestamp }: BatchRef,
+    batches: BatchTable,
+    row: number,
   ): boolean {
-    const end = run.position + run.bytes + batchFileBytes(bytes);
+    const end = run.position + run.bytes + batchFileBytes(batches.bytesOf(row));
     if (end > Math.min(this.#engine.options.segmentBytes, roll.bytes)) return false;
-    return run.count + count <= roll.records && timestamp - run.firstTimestamp <= roll.ageMs;
+    const ageMs = batches.timestampOf(row) - run.firstTimestamp;
+    return run.count + batches.countOf(row) <= roll.records && ageMs <= roll.ageMs;
   }
 
   /** Has `publish` make a change that is not an append. */
@@ -191,17 +205,20 @@ export class SegmentWriter {
   publish(): void {
     for (const [stream, list] of this.#staged) {
       const last = list[list.length - 1]!.run;
-      for (const { run, isNew, refs, ...extent } of list) {
+      for (const { run, isNew, added, ...extent } of list) {
         let position = run.position + run.bytes;
-        for (const ref of refs) {
-          run.index?.note(ref.base, position, ref.timestamp);
-          position += batchFileBytes(ref.bytes);
+        for (const { wal, rows } of added) {
+          for (let index = 0; index < rows.length; index++) {
+            const row = rows[index]!;
+            run.index?.note(wal.batches.baseOf(row), position, wal.batches.timestampOf(row));
+            position += batchFileBytes(wal.batches.bytesOf(row));
+          }
         }
         Object.assign(run, extent);
         run.segment.bytes = run.position + run.bytes;
         if (isNew) stream.runs.push(run);
         if (run !== last) this.#full.add(run);
-        moved(stream, refs);
+        moved(stream, added);
       }
     }
     for (const change of this.#changes) change();
@@ -375,18 +392,21 @@ export class SegmentWriter {
   }
 }
 
-/** Notes that batches now stand in a run of their stream: they are no longer looked for in the log. */
-export function moved(stream: Stream, refs: readonly BatchRef[]): void {
-  const last = refs[refs.length - 1];
-  if (last === undefined) return;
-  for (const ref of refs) stream.bytes += batchFileBytes(ref.bytes) - ref.bytes;
-  let count = 0;
-  while (count < stream.recent.length && stream.recent[count]!.next <= last.next) count++;
-  stream.recent.splice(0, count);
+/** Notes that batches, in order, now stand in a run of their stream: they are no longer looked for in the log. */
+export function moved(stream: Stream, added: readonly MovedBatches[]): void {
+  let next = 0;
+  for (const { wal, rows } of added) {
+    for (let index = 0; index < rows.length; index++) {
+      const bytes = wal.batches.bytesOf(rows[index]!);
+      stream.bytes += batchFileBytes(bytes) - bytes;
+    }
+    next = wal.batches.nextOf(rows[rows.length - 1]!);
+  }
+  stream.forgetRecent(next);
 }
 
-export function countOf(refs: readonly BatchRef[]): number {
-  return refs.reduce((sum, ref) => sum + ref.count, 0);
+export function countOf({ wal, rows }: MovedBatches): number {
+  return rows.reduce((sum, row) => sum + wal.batches.countOf(row), 0);
 }
 
 /**

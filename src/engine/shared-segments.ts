@@ -6,22 +6,19 @@
 
 import { batchFileBytes } from "../storage/batch.js";
 import { type Run, SEGMENT_HEADER_BYTES, type Segment } from "../storage/segment.js";
-import type { BatchRef, Stream } from "../storage/stream.js";
+import type { Stream } from "../storage/stream.js";
 import type { WalFile } from "../storage/wal.js";
 import type { Engine } from "./engine.js";
 import { type LogWindows, WINDOW_BYTES } from "./log-windows.js";
-import { countOf, moved, type SegmentWriter } from "./segment-writer.js";
+import { countOf, type MovedBatches, moved, type SegmentWriter } from "./segment-writer.js";
 
 /** Pieces of a stream in shared segments, at most; past it they are moved to a segment of its own. */
 const SHARED_RUNS_MAX = 32;
 /** Streams moved out of shared segments by one checkpoint, at most. */
 const MOVED_STREAMS_MAX = 256;
 
-/** A batch and where it goes. */
-interface Placed {
-  readonly ref: BatchRef;
-  readonly position: number;
-}
+/** Where the batches of a log file go, by row: a position in the segment, or 0 where one does not go there. */
+type Places = Float64Array;
 
 export class SharedSegments {
   readonly #engine: Engine;
@@ -35,67 +32,63 @@ export class SharedSegments {
   }
 
   /** Writes batches of many streams, from these log files, to one new segment, each stream's together. */
-  async move(files: readonly WalFile[], refsOf: ReadonlyMap<Stream, readonly BatchRef[]>): Promise<void> {
+  async move(files: readonly WalFile[], batchesOf: ReadonlyMap<Stream, readonly MovedBatches[]>): Promise<void> {
     const segment = this.#engine.catalog.newShared();
     await this.#writer.create(segment, 0, 0);
-    const placed = new Map<WalFile, Placed[]>();
+    const places = new Map<WalFile, Places>();
+    for (const file of files) places.set(file, new Float64Array(file.batches.length));
     const runs = new Map<Stream, Run>();
     let position = SEGMENT_HEADER_BYTES;
-    for (const stream of [...refsOf.keys()].sort((a, b) => a.id - b.id)) {
-      const refs = refsOf.get(stream)!;
+    for (const stream of [...batchesOf.keys()].sort((a, b) => a.id - b.id)) {
+      const list = batchesOf.get(stream)!;
       const start = position;
-      for (const ref of refs) {
-        const list = placed.get(ref.wal);
-        if (list === undefined) placed.set(ref.wal, [{ ref, position }]);
-        else list.push({ ref, position });
-        position += batchFileBytes(ref.bytes);
+      for (const { wal, rows } of list) {
+        const ofFile = places.get(wal)!;
+        for (let index = 0; index < rows.length; index++) {
+          ofFile[rows[index]!] = position;
+          position += batchFileBytes(wal.batches.bytesOf(rows[index]!));
+        }
       }
-      runs.set(stream, newRun(segment, refs, start, position - start));
+      runs.set(stream, newRun(segment, list, start, position - start));
     }
-    for (const list of placed.values()) list.sort((a, b) => a.ref.position - b.ref.position);
-    await this.#writeSorted(files, placed, segment, position);
+    await this.#writeSorted(places, segment, position);
     this.#writer.stageChange(() => {
       segment.bytes = position;
       segment.runs = runs.size;
       this.#engine.catalog.shared.set(segment.sharedId, segment);
       for (const [stream, run] of runs) {
         stream.runs.push(run);
-        moved(stream, refsOf.get(stream)!);
+        moved(stream, batchesOf.get(stream)!);
       }
     });
   }
 
   /** Sorts by output position with bounded memory: one pass over the log files for each stretch of the output. */
-  async #writeSorted(
-    files: readonly WalFile[],
-    placed: ReadonlyMap<WalFile, readonly Placed[]>,
-    segment: Segment,
-    end: number,
-  ): Promise<void> {
+  async #writeSorted(places: ReadonlyMap<WalFile, Places>, segment: Segment, end: number): Promise<void> {
     const passBytes = Math.min(this.#engine.options.cacheBytes, end - SEGMENT_HEADER_BYTES);
     const output = Buffer.allocUnsafeSlow(passBytes + WINDOW_BYTES);
     for (let start = SEGMENT_HEADER_BYTES; start < end; start += passBytes) {
       // A batch that begins in this stretch is written whole, even across its end.
       let first = Number.POSITIVE_INFINITY;
       let filled = 0;
-      for (const file of files) {
-        const inPass = (placed.get(file) ?? []).filter(
-          (each) => each.position >= start && each.position < start + passBytes,
-        );
-        let at = 0;
-        await this.#windows.each(
-          file,
-          inPass.map((each) => each.ref),
-          (refs, buffer, from) => {
-            for (const ref of refs) {
-              const target = inPass[at++]!.position - start;
-              const bytes = batchFileBytes(ref.bytes);
-              buffer.copy(output, target, ref.position - from, ref.position - from + bytes);
-              first = Math.min(first, target);
-              filled = Math.max(filled, target + bytes);
-            }
-          },
-        );
+      for (const [file, ofFile] of places) {
+        const { batches } = file;
+        const inPass = new Uint32Array(ofFile.length);
+        let count = 0;
+        for (let row = 0; row < ofFile.length; row++) {
+          if (ofFile[row]! >= start && ofFile[row]! < start + passBytes) inPass[count++] = row;
+        }
+        await this.#windows.each(file, inPass.subarray(0, count), (rows, buffer, from) => {
+          for (let index = 0; index < rows.length; index++) {
+            const row = rows[index]!;
+            const target = ofFile[row]! - start;
+            const bytes = batchFileBytes(batches.bytesOf(row));
+            const at = batches.positionOf(row) - from;
+            buffer.copy(output, target, at, at + bytes);
+            first = Math.min(first, target);
+            filled = Math.max(filled, target + bytes);
+          }
+        });
       }
       if (filled > 0) await this.#writer.write(segment, [output.subarray(first, filled)], start + first);
     }
@@ -161,18 +154,20 @@ export class SharedSegments {
   }
 }
 
-function newRun(segment: Segment, refs: readonly BatchRef[], position: number, bytes: number): Run {
-  const first = refs[0]!;
-  const last = refs[refs.length - 1]!;
+function newRun(segment: Segment, list: readonly MovedBatches[], position: number, bytes: number): Run {
+  const first = list[0]!;
+  const last = list[list.length - 1]!;
+  const firstRow = first.rows[0]!;
+  const lastRow = last.rows[last.rows.length - 1]!;
   return {
     segment,
     position,
     bytes,
-    first: first.base,
-    next: last.next,
-    count: countOf(refs),
-    firstTimestamp: first.timestamp,
-    lastTimestamp: last.timestamp,
+    first: first.wal.batches.baseOf(firstRow),
+    next: last.wal.batches.nextOf(lastRow),
+    count: list.reduce((sum, each) => sum + countOf(each), 0),
+    firstTimestamp: first.wal.batches.timestampOf(firstRow),
+    lastTimestamp: last.wal.batches.timestampOf(lastRow),
     index: undefined,
   };
 }

@@ -1,4 +1,4 @@
-import type { BatchRef, Stream } from "../storage/stream.js";
+import type { Stream } from "../storage/stream.js";
 
 /** What is kept or removed as a whole: a run of a segment, or a batch that is still only in the log. */
 export interface Unit {
@@ -12,13 +12,14 @@ export interface Unit {
 /** How many bytes the records of a log have from an offset on, about: units are divided evenly over their offsets. */
 export class LogExtent {
   readonly #stream: Stream;
-  /** Bytes from the head on, as far as `#seen` batches of the recent ones; good as long as the rest is as it was. */
+  /** Bytes from the head up to `#end`; good as long as what stands before that is as it was. */
   #bytes = 0;
-  #seen = 0;
+  #end = 0;
   #runs = -1;
   #rewrites = 0;
   #runsNext = 0;
-  #oldest: BatchRef | undefined;
+  /** Base offset of the oldest batch in the log. */
+  #oldest: number | undefined;
 
   constructor(stream: Stream) {
     this.#stream = stream;
@@ -26,18 +27,20 @@ export class LogExtent {
 
   /** Bytes of the records that can be read. Costs next to nothing, except once after each checkpoint. */
   get bytes(): number {
-    const { runs, recent, rewrites } = this.#stream;
+    const { runs, recent, rewrites, next } = this.#stream;
+    const oldest = recent[0]?.wal.batches.baseOf(recent[0].rows[0]!);
     const runsNext = runs[runs.length - 1]?.next ?? 0;
     const changed = this.#runs !== runs.length || this.#runsNext !== runsNext || this.#rewrites !== rewrites;
-    if (changed || this.#oldest !== recent[0]) {
+    if (changed || this.#oldest !== oldest) {
       this.#runs = runs.length;
       this.#rewrites = rewrites;
       this.#runsNext = runsNext;
-      this.#oldest = recent[0];
-      this.#seen = recent.length;
+      this.#oldest = oldest;
       this.#bytes = this.bytesFrom(this.#stream.head);
+    } else if (this.#end < next) {
+      this.#bytes += this.#stream.recentBytesFrom(this.#end);
     }
-    while (this.#seen < recent.length) this.#bytes += recent[this.#seen++]!.bytes;
+    this.#end = next;
     return this.#bytes;
   }
 
@@ -68,9 +71,13 @@ export class LogExtent {
         yield { first, next, bytes, newest: lastTimestamp };
       }
     }
-    for (let at = this.#stream.recentIndexFor(offset); at < recent.length; at++) {
-      const { base, next, bytes, timestamp } = recent[at]!;
-      yield { first: base, next, bytes, newest: timestamp };
+    for (const { wal, rows } of recent) {
+      const { batches } = wal;
+      for (let index = batches.indexBehind(rows, offset); index < rows.length; index++) {
+        const row = rows[index]!;
+        const newest = batches.timestampOf(row);
+        yield { first: batches.baseOf(row), next: batches.nextOf(row), bytes: batches.bytesOf(row), newest };
+      }
     }
   }
 }

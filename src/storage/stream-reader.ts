@@ -31,8 +31,8 @@ import {
   segmentHeaderIsIntact,
   segmentHeaderProblem,
 } from "./segment.js";
-import type { BatchRef, Stream } from "./stream.js";
-import { Wal, type WalFile } from "./wal.js";
+import { type Recent, rowFor, type Stream } from "./stream.js";
+import { Wal } from "./wal.js";
 
 export interface ReaderContext {
   readonly files: FileCache;
@@ -206,9 +206,8 @@ export class StreamReader {
       await this.#fill(run.segment, this.#runPosition, needed, run.position + run.bytes);
       return;
     }
-    const ref = this.#stream.recent[this.#stream.recentIndexFor(this.#wanted)];
-    if (ref === undefined) return;
-    await this.#fillFromWal(ref);
+    const recent = this.#stream.recentFor(this.#wanted);
+    if (recent !== undefined) await this.#fillFromWal(recent);
   }
 
   /** Steps to the next record of the batch. One that matches its checksum and is malformed was written by no varve. */
@@ -239,25 +238,37 @@ export class StreamReader {
     const run = this.#stream.runFor(this.#wanted);
     if (run !== undefined) return run.first >= limit ? "end" : this.#enterRun(run, limit);
     this.#run = undefined;
-    const ref = this.#stream.recent[this.#stream.recentIndexFor(this.#wanted)];
-    if (ref === undefined || ref.base >= limit) return "end";
-    if (ref.block !== undefined && ref.block.life === ref.life) {
-      this.#block = ref.block;
-      this.#blockLife = ref.life;
-      this.#enterBatch(ref.wal.file.path, ref.position, ref.next);
-      this.record.enter(ref.block.buffer, ref.blockStart, ref.count, ref.base, ref.timestamp);
+    const recent = this.#stream.recentFor(this.#wanted);
+    return recent === undefined ? "end" : this.#enterRecent(recent, limit);
+  }
+
+  #enterRecent(recent: Recent, limit: number): "record" | "end" | "load" {
+    const { wal } = recent;
+    const { batches } = wal;
+    const row = rowFor(recent, this.#wanted);
+    const base = batches.baseOf(row);
+    if (base >= limit) return "end";
+    const position = batches.positionOf(row);
+    const next = batches.nextOf(row);
+    const block = batches.blockOf(row);
+    if (block !== undefined) {
+      this.#block = block;
+      this.#blockLife = block.life;
+      this.#enterBatch(wal.file.path, position, next);
+      this.record.enter(block.buffer, batches.startOf(row), batches.countOf(row), base, batches.timestampOf(row));
       return "record";
     }
-    const at = this.#inChunk(ref.wal, ref.position, ref.bytes);
+    const bytes = batches.bytesOf(row);
+    const at = this.#inChunk(wal, position, bytes);
     if (at < 0) return "load";
     const { buffer } = this.#chunk!;
-    const header = readBatchHeader(buffer, at, at + ref.bytes);
-    if (header === undefined || header.baseOffset !== ref.base || !batchIsIntact(buffer, at, ref.bytes)) {
-      throw damaged(ref.wal.file.path, ref.position, Math.max(ref.base, this.#wanted), ref.next);
+    const header = readBatchHeader(buffer, at, at + bytes);
+    if (header === undefined || header.baseOffset !== base || !batchIsIntact(buffer, at, bytes)) {
+      throw damaged(wal.file.path, position, Math.max(base, this.#wanted), next);
     }
     this.#block = undefined;
-    this.#enterBatch(ref.wal.file.path, ref.position, ref.next);
-    this.record.enter(buffer, at, ref.count, ref.base, ref.timestamp);
+    this.#enterBatch(wal.file.path, position, next);
+    this.record.enter(buffer, at, batches.countOf(row), base, batches.timestampOf(row));
     return "record";
   }
 
@@ -567,13 +578,15 @@ export class StreamReader {
     }
   }
 
-  async #fillFromWal(ref: BatchRef): Promise<void> {
-    const wal: WalFile = ref.wal;
-    const chunk = this.#take(Math.max(ref.bytes, this.#owned ?? CHUNK_BYTES));
+  async #fillFromWal(recent: Recent): Promise<void> {
+    const { wal } = recent;
+    const row = rowFor(recent, this.#wanted);
+    // Before it waits: rows are given up when a checkpoint has moved them.
+    const position = wal.batches.positionOf(row);
+    const chunk = this.#take(Math.max(wal.batches.bytesOf(row), this.#owned ?? CHUNK_BYTES));
     chunk.busy = true;
     wal.readers++;
     try {
-      const { position } = ref;
       const length = Math.min(chunk.buffer.length, wal.position - position);
       const read = await wal.file.read(chunk.buffer, 0, length, position);
       chunk.file = wal;

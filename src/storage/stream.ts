@@ -1,22 +1,11 @@
-import type { Block } from "./memory.js";
 import type { Run } from "./segment.js";
 import type { WalFile } from "./wal.js";
 
-/** A batch that so far stands only in the write-ahead log, and in memory while its block lasts. */
-export interface BatchRef {
-  readonly stream: Stream;
-  readonly base: number;
-  readonly next: number;
-  readonly count: number;
-  readonly bytes: number;
-  readonly timestamp: number;
-  block: Block | undefined;
-  /** `block.life` when the batch was written; the block holds something else when they differ. */
-  readonly life: number;
-  readonly blockStart: number;
-  wal: WalFile;
-  /** Position of the batch in the log file. */
-  position: number;
+/** Batches of a stream that so far stand only in one log file: rows of its table, in order; at least one. */
+export interface Recent {
+  readonly wal: WalFile;
+  /** A plain list: it is short where streams are many, and of small integers, which the garbage collector passes over. */
+  readonly rows: number[];
 }
 
 /** Offsets that were skipped after an unclean stop: `from` .. `to` - 1 never held a record that counts. */
@@ -81,8 +70,8 @@ export class Stream {
   cleanTo = 0;
   /** Time of the oldest tombstone below `cleanTo`; 0 when there is none. */
   tombstonesFrom = 0;
-  /** A ring would save the occasional copy; checkpoints empty this in long strides anyway. */
-  recent: BatchRef[] = [];
+  /** By log file, oldest first. */
+  recent: Recent[] = [];
   roll: SegmentRoll = NO_ROLL;
   /** Set when the stream's queue has been deleted: what readers are told. */
   deleted: Error | undefined;
@@ -112,13 +101,43 @@ export class Stream {
     this.gaps = gaps;
   }
 
-  /** Adds a batch that has been written to the log. */
-  add(ref: BatchRef): void {
-    this.recent.push(ref);
-    this.next = ref.next;
-    this.bytes += ref.bytes;
-    if (this.staged < ref.next) this.staged = ref.next;
-    if (this.lastTimestamp < ref.timestamp) this.lastTimestamp = ref.timestamp;
+  /** Adds a batch that has been written to the log: a row of the file's table. */
+  add(wal: WalFile, row: number): void {
+    const { batches } = wal;
+    const last = this.recent[this.recent.length - 1];
+    if (last?.wal === wal) last.rows.push(row);
+    else this.recent.push({ wal, rows: [row] });
+    const next = batches.nextOf(row);
+    const timestamp = batches.timestampOf(row);
+    this.next = next;
+    this.bytes += batches.bytesOf(row);
+    if (this.staged < next) this.staged = next;
+    if (this.lastTimestamp < timestamp) this.lastTimestamp = timestamp;
+  }
+
+  /** Batches that end at or below an offset stand in a run now: they are no longer looked for in the log. */
+  forgetRecent(to: number): void {
+    let gone = 0;
+    for (const { wal, rows } of this.recent) {
+      const count = wal.batches.indexBehind(rows, to);
+      if (count < rows.length) {
+        rows.splice(0, count);
+        break;
+      }
+      gone++;
+    }
+    this.recent.splice(0, gone);
+  }
+
+  /** The batches that are left of the oldest of its log files, which are about to be reused, are not needed. */
+  dropRecent(files: ReadonlySet<WalFile>): void {
+    let gone = 0;
+    for (const { wal, rows } of this.recent) {
+      if (!files.has(wal)) break;
+      for (const row of rows) this.bytes -= wal.batches.bytesOf(row);
+      gone++;
+    }
+    this.recent.splice(0, gone);
   }
 
   show(offset: number): void {
@@ -195,16 +214,22 @@ export class Stream {
   /** About when the record at an offset was committed; 0 when there is none. Reads nothing. */
   timestampAt(offset: number): number {
     const run = this.runFor(offset);
-    if (run === undefined) return this.recent[this.recentIndexFor(offset)]?.timestamp ?? 0;
+    if (run === undefined) {
+      const recent = this.recentFor(offset);
+      return recent === undefined ? 0 : recent.wal.batches.timestampOf(rowFor(recent, offset));
+    }
     const part = Math.max(0, offset - run.first) / Math.max(1, run.next - run.first);
     return Math.floor(run.firstTimestamp + part * (run.lastTimestamp - run.firstTimestamp));
   }
 
   /** An offset at or before the first record of a time, near it. Reads nothing. */
   offsetBefore(timestamp: number): number {
+    for (let at = this.recent.length - 1; at >= 0; at--) {
+      const { wal, rows } = this.recent[at]!;
+      const row = rows.findLast((each) => wal.batches.timestampOf(each) < timestamp);
+      if (row !== undefined) return wal.batches.baseOf(row);
+    }
     const run = this.runs.findLast((each) => each.firstTimestamp < timestamp);
-    const ref = this.recent.findLast((each) => each.timestamp < timestamp);
-    if (ref !== undefined) return ref.base;
     return run === undefined ? this.head : (run.index?.offsetBefore(timestamp) ?? run.first);
   }
 
@@ -214,9 +239,32 @@ export class Stream {
     return this.runs[at];
   }
 
-  /** Index in `recent` of the batch that holds an offset or else the next one behind it. */
-  recentIndexFor(offset: number): number {
-    return firstEndingBehind(this.recent, offset);
+  /** Offset behind the newest batch in the log; undefined when there is none. */
+  get recentEnd(): number | undefined {
+    const last = this.recent[this.recent.length - 1];
+    return last?.wal.batches.nextOf(last.rows[last.rows.length - 1]!);
+  }
+
+  /** Those of the log file with the batch that holds an offset or else the next one behind it: `rowFor` says which. */
+  recentFor(offset: number): Recent | undefined {
+    for (const recent of this.recent) {
+      if (recent.wal.batches.nextOf(recent.rows[recent.rows.length - 1]!) > offset) return recent;
+    }
+    return undefined;
+  }
+
+  /** Bytes of the batches in the log that begin at or above an offset. Costs little where they are few. */
+  recentBytesFrom(offset: number): number {
+    let bytes = 0;
+    for (let at = this.recent.length - 1; at >= 0; at--) {
+      const { wal, rows } = this.recent[at]!;
+      for (let index = rows.length - 1; index >= 0; index--) {
+        const row = rows[index]!;
+        if (wal.batches.baseOf(row) < offset) return bytes;
+        bytes += wal.batches.bytesOf(row);
+      }
+    }
+    return bytes;
   }
 
   /** Takes away the runs that end at or below an offset. */
@@ -226,6 +274,11 @@ export class Stream {
     for (const run of dropped) this.bytes -= run.bytes;
     return dropped;
   }
+}
+
+/** The row of the batch that holds an offset or else of the next one behind it, which is among these. */
+export function rowFor({ wal, rows }: Recent, offset: number): number {
+  return rows[wal.batches.indexBehind(rows, offset)]!;
 }
 
 /** Gaps, in order, with one more; what touches becomes one. */

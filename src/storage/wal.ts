@@ -7,9 +7,9 @@
  */
 
 import { assert, VarveError } from "../api/errors.js";
+import { BatchTable } from "./batch-table.js";
 import { align8 } from "./bytes.js";
 import { type Disk, type DiskFile, isNoSpace } from "./disk.js";
-import type { BatchRef } from "./stream.js";
 import { encodeFileHeader, FILE_HEADER_BYTES, type WalFileHeader } from "./wal-format.js";
 
 const GROW_BYTES = 1024 * 1024;
@@ -36,13 +36,14 @@ export interface WalFile {
   /** Reads under way; a file that is being read is neither reused nor closed. */
   readers: number;
   retired: boolean;
-  /** Batches that stand in it, in order, for the checkpoint that moves them to segments. */
-  readonly batches: BatchRef[];
+  /** Batches that stand in it, for readers, and for the checkpoint that moves them to segments. */
+  readonly batches: BatchTable;
 }
 
 /**
  * A file as it is taken into use. Unless it says otherwise, nothing of it counts as durable.
  * @param allocated its size, where that is known: asking for it may fail
+ * @param batches an empty table
  */
 export function newWalFile(
   file: DiskFile,
@@ -50,6 +51,7 @@ export function newWalFile(
   header: WalFileHeader | undefined,
   position: number,
   allocated = file.size(),
+  batches = new BatchTable(),
 ): WalFile {
   return {
     seq,
@@ -62,7 +64,7 @@ export function newWalFile(
     named: undefined,
     readers: 0,
     retired: false,
-    batches: [],
+    batches,
   };
 }
 
@@ -93,6 +95,8 @@ export class Wal {
    */
   mayHaveHoles = false;
   #zeros: Buffer | undefined;
+  /** Of the file that was given up last, for the next one. */
+  #spareBatches: BatchTable | undefined;
   writtenBytes = 0;
   syncs = 0;
 
@@ -192,6 +196,7 @@ export class Wal {
       { ...header, seq, directoryId, bootId, fileBytes },
       FILE_HEADER_BYTES,
       spare?.bytes ?? 0,
+      this.#spareBatches,
     );
     wal.allocated = Math.min(wal.allocated, fileBytes);
     try {
@@ -204,6 +209,7 @@ export class Wal {
       throw error;
     }
     this.files.push(wal);
+    this.#spareBatches = undefined;
     if (this.#aheadIs === "refused") this.#aheadIs = "wanted";
   }
 
@@ -421,7 +427,9 @@ export class Wal {
   recycleOldest(): void {
     const wal = this.files.shift();
     assert(wal !== undefined && this.files.length > 0, "the file being written is not recycled");
+    assert(wal.batches.length === 0, "the batches of a file that is recycled have been moved");
     wal.retired = true;
+    this.#spareBatches = wal.batches;
     if (wal.readers > 0) {
       this.#disk.unlink(wal.file.path);
     } else {

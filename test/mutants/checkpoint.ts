@@ -111,8 +111,8 @@ export const checkpointMutants: readonly Mutant[] = [
   {
     name: "batches of unfinished tasks are left out",
     file: checkpoint,
-    search: "if (ref.next <= stream.head || !stream.isNeeded(ref.base, ref.next)) this.#leftOut = true;",
-    replacement: "if (ref.next <= stream.head || !stream.isNeeded(ref.next - 1, ref.next)) this.#leftOut = true;",
+    search: "if (next <= stream.head || !stream.isNeeded(batches.baseOf(row), next)) this.#leftOut = true;",
+    replacement: "if (next <= stream.head || !stream.isNeeded(next - 1, next)) this.#leftOut = true;",
     breaks: "a task that is not done is kept",
     killer: simulator,
   },

@@ -101,8 +101,8 @@ export const commitMutants: readonly Mutant[] = [
   {
     name: "shown before it is durable",
     file,
-    search: "    if (!sync) this.#show(refs);",
-    replacement: "    this.#show(refs);",
+    search: "    if (!sync) for (let row",
+    replacement: "    for (let row",
     breaks: "in a sync directory nothing is visible before it is durable",
     killer: simulator,
   },

@@ -16,7 +16,7 @@ export const readMutants: readonly Mutant[] = [
   {
     name: "the checksum of batches is not looked at when reading the log",
     file,
-    search: "|| !batchIsIntact(buffer, at, ref.bytes)) {",
+    search: "|| !batchIsIntact(buffer, at, bytes)) {",
     replacement: ") {",
     breaks: "a payload is byte for byte what was sent",
     killer: tampered("rot in a log file is noticed"),
@@ -59,6 +59,14 @@ export const readMutants: readonly Mutant[] = [
     file,
     search: "    if (this.#block !== undefined) return this.#block.life === this.#blockLife;",
     replacement: "    if (this.#block !== undefined) return true;",
+    breaks: "a payload is byte for byte what was sent",
+    killer: simulator,
+  },
+  {
+    name: "memory that was used again is entered",
+    file: "src/storage/batch-table.ts",
+    search: "    return block.life === life ? block : undefined;",
+    replacement: "    void life;\n    return block;",
     breaks: "a payload is byte for byte what was sent",
     killer: simulator,
   },
