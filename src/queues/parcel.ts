@@ -40,13 +40,15 @@ class ParcelTask implements GivenTask, TaskToken {
   #consumer: Consumer | undefined;
   /** Of a task that was redriven, which is the same task for all that. */
   #first: string | undefined;
+  #token: string | undefined;
 
   get id(): string {
     return this.#first ?? taskId(this.lane, this.offset);
   }
 
   get token(): string {
-    return this.high === 0 && this.low === 0 ? "" : formatToken(this.#consumer!, this);
+    this.#token ??= this.high === 0 && this.low === 0 ? "" : formatToken(this.#consumer!, this);
+    return this.#token;
   }
 
   /** All of it but the payload. */
@@ -71,6 +73,7 @@ class ParcelTask implements GivenTask, TaskToken {
   clear(): void {
     this.#consumer = undefined;
     this.#first = undefined;
+    this.#token = undefined;
     this.orderKey = undefined;
     this.key = undefined;
     this.headers = NO_HEADERS;
