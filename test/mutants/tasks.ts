@@ -33,6 +33,14 @@ export const taskMutants: readonly Mutant[] = [
     killer: simulator,
   },
   {
+    name: "who takes tasks together with others is told of another attempt",
+    file: "src/queues/parcel.ts",
+    search: "    this.attempt = task.attempt;\n",
+    replacement: "    this.attempt = task.attempt + 1;\n",
+    breaks: "each delivery says which attempt it is",
+    killer: simulator,
+  },
+  {
     name: "a move to the dead letters in two commits",
     file: consumer,
     search:

@@ -12,6 +12,7 @@ import {
 import type { Clients, Held, SourceHandle } from "./clients.js";
 import type { Commit, Item } from "./commit.js";
 import { joinShared } from "./group-steps.js";
+import { dequeueInLine, mayShareLine } from "./line.js";
 import { options, type Perform } from "./log-steps.js";
 import { numberOf } from "./look.js";
 import { placeOfId, WALL_ROUNDING_MS } from "./model-task.js";
@@ -124,35 +125,40 @@ async function dequeue(clients: Clients, step: Step): Promise<void> {
   const autoAck = pick % 11 === 3;
   const lease = autoAck ? undefined : pick % 13 === 5 ? "session" : pick % 5 === 0 ? 500 : undefined;
   const all = { ...options(step), wait, ...(lease === undefined ? {} : { lease }), ...(autoAck ? { autoAck } : {}) };
-  const commit = clients.begin("dequeue", step);
-  model.delivering(commit, kind === "dequeue" ? 1 : count, autoAck);
-  const run =
-    kind === "dequeue"
-      ? source.dequeue(all).then((task) => (task === undefined ? [] : [task]))
-      : source.dequeueBatch({ ...all, max: count });
-  // A dequeue that waits must not be waited for by steps that await all answers.
-  if (wait > 0) clients.pending--;
-  const undo = () => {
-    if (wait > 0) clients.pending++;
+  const begin = (max: number) => {
+    const commit = clients.begin("dequeue", step);
+    model.delivering(commit, max, autoAck);
+    return commit;
   };
-  clients.track(
-    commit,
-    run,
-    (tasks) => {
+  const track = (commit: Commit, run: Promise<Task[]>) => {
+    // A dequeue that waits must not be waited for by steps that await all answers.
+    if (wait > 0) clients.pending--;
+    const undo = () => {
+      if (wait > 0) clients.pending++;
+    };
+    const told = (tasks: readonly Task[]) => {
       undo();
       model.handedOut(commit, tasks.length, clients.nowMs);
       for (const task of tasks) {
-        if (autoAck)
-          model.taken(
-            commit,
-            numberOf(task.payload, () => task.headers),
-            clients.nowMs,
-          );
+        const number = () => numberOf(task.payload, () => task.headers);
+        if (autoAck) model.taken(commit, number(), clients.nowMs);
         else delivered(clients, handle, commit, task, lease ?? handle.rules.leaseMs);
       }
-    },
-    undo,
-  );
+    };
+    clients.track(commit, run, told, undo);
+  };
+  if (kind === "dequeue") {
+    track(
+      begin(1),
+      source.dequeue(all).then((task) => (task === undefined ? [] : [task])),
+    );
+  } else if (pick % 4 === 2 && mayShareLine(source)) {
+    const max = 1 + (pick % 3);
+    const commits = Array.from({ length: count }, () => begin(max));
+    for (const [place, run] of dequeueInLine(source, count, { ...all, max }).entries()) track(commits[place]!, run);
+  } else {
+    track(begin(count), source.dequeueBatch({ ...all, max: count }));
+  }
 }
 
 export function delivered(
