@@ -109,11 +109,11 @@ export class Dequeue implements Take {
   ): void {
     const connection = this.#connection;
     const id = this.#id;
+    const isVain = connection.isOver;
+    // Before those who wait until the last call has ended.
+    if (isVain) this.#giveBack(tasks, from, to);
     connection.done(Methods.dequeue, id);
-    if (connection.isOver) {
-      this.#giveBack(tasks, from, to);
-      return;
-    }
+    if (isVain) return;
     if (connection.isLeaving && this.waits && from === to) {
       connection.fail(id, leaving());
       return;
@@ -134,7 +134,10 @@ export class Dequeue implements Take {
 
   /** Nobody has them. Given out with autoAck they are done, whoever has them. */
   #giveBack(tasks: readonly { readonly token: string }[], from: number, to: number): void {
-    if (from < to && !this.autoAck) void giveBack(this.source, tokensOf(tasks, from, to));
+    if (from === to || this.autoAck) return;
+    const tokens = tokensOf(tasks, from, to);
+    // Not at once: who has given them out may be in the midst of it.
+    void Promise.resolve().then(() => giveBack(this.source, tokens));
   }
 }
 
