@@ -22,6 +22,10 @@ import { indexPath } from "../storage/stream-reader.js";
 import type { WalFile } from "../storage/wal.js";
 import { removeIfThere } from "./deletion.js";
 import type { Engine } from "./engine.js";
+import { WINDOW_BYTES } from "./log-windows.js";
+
+/** Pieces that are shorter than this on average are copied together: writing each of them would cost more. */
+const COPIED_PIECE_BYTES_MAX = 1024;
 
 /** Batches of one stream that go from a log file to a segment: rows of the file's table, in order; at least one. */
 export interface MovedBatches {
@@ -57,6 +61,8 @@ export class SegmentWriter {
   readonly #full = new Set<Run>();
   /** Further changes that `publish` makes. */
   #changes: (() => void)[] = [];
+  /** Where short pieces are copied together: as large as it had to be so far. */
+  #copied = Buffer.alloc(0);
   /** Segments begun since the last `publish`. */
   #created: Segment[] = [];
   /** No longer needed; removed once a snapshot without them is durable. */
@@ -94,22 +100,7 @@ export class SegmentWriter {
     const { run } = staged;
     const { rows } = added;
     const { batches } = added.wal;
-    const pieces: Buffer[] = [];
-    let bytes = 0;
-    let begin = 0;
-    let end = 0;
-    // Batches that stand together in the buffer are written as one piece.
-    for (let index = 0; index < rows.length; index++) {
-      const row = rows[index]!;
-      const position = batches.positionOf(row) - start;
-      if (position !== end) {
-        if (end > begin) pieces.push(buffer.subarray(begin, end));
-        begin = position;
-      }
-      end = position + batchFileBytes(batches.bytesOf(row));
-      bytes += end - position;
-    }
-    pieces.push(buffer.subarray(begin, end));
+    const { pieces, bytes } = this.#piecesOf(batches, rows, buffer, start);
     await this.write(run.segment, pieces, run.position + staged.bytes);
     const last = rows[rows.length - 1]!;
     staged.added.push(added);
@@ -117,6 +108,40 @@ export class SegmentWriter {
     staged.next = batches.nextOf(last);
     staged.count += countOf(added);
     staged.lastTimestamp = batches.timestampOf(last);
+  }
+
+  /** What the batches are, with what pads them: as it stands in the buffer, or copied together. */
+  #piecesOf(
+    batches: BatchTable,
+    rows: Uint32Array,
+    buffer: Buffer,
+    start: number,
+  ): { pieces: Buffer[]; bytes: number } {
+    let count = 0;
+    let bytes = 0;
+    eachPiece(batches, rows, (from, to) => {
+      count++;
+      bytes += to - from;
+    });
+    const pieces: Buffer[] = [];
+    if (count === 1 || bytes > count * COPIED_PIECE_BYTES_MAX) {
+      eachPiece(batches, rows, (from, to) => pieces.push(buffer.subarray(from - start, to - start)));
+      return { pieces, bytes };
+    }
+    const copied = this.#bufferOf(bytes);
+    let end = 0;
+    eachPiece(batches, rows, (from, to) => {
+      end += buffer.copy(copied, end, from - start, to - start);
+    });
+    return { pieces: [copied.subarray(0, bytes)], bytes };
+  }
+
+  #bufferOf(bytes: number): Buffer {
+    if (this.#copied.length < bytes) {
+      // All that was read at once: what is larger is a single batch, and one piece.
+      this.#copied = Buffer.allocUnsafeSlow(Math.min(WINDOW_BYTES, Math.max(bytes, 2 * this.#copied.length)));
+    }
+    return this.#copied;
   }
 
   /** The run that further batches of a stream go to: its last, or a new one. */
@@ -390,6 +415,22 @@ export class SegmentWriter {
       this.#newDirectories.add(parent);
     }
   }
+}
+
+/** Calls back with the positions, in their log file, of each piece of it in which batches stand together. */
+function eachPiece(batches: BatchTable, rows: Uint32Array, visit: (from: number, to: number) => void): void {
+  let from = batches.positionOf(rows[0]!);
+  let to = from;
+  for (let index = 0; index < rows.length; index++) {
+    const row = rows[index]!;
+    const position = batches.positionOf(row);
+    if (position !== to) {
+      visit(from, to);
+      from = position;
+    }
+    to = position + batchFileBytes(batches.bytesOf(row));
+  }
+  visit(from, to);
 }
 
 /** Notes that batches, in order, now stand in a run of their stream: they are no longer looked for in the log. */

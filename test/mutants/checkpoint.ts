@@ -10,6 +10,22 @@ const snapshot = "src/storage/snapshot.ts";
 
 export const checkpointMutants: readonly Mutant[] = [
   {
+    name: "short pieces are copied over each other",
+    file: writer,
+    search: "      end += buffer.copy(copied, end, from - start, to - start);",
+    replacement: "      end = buffer.copy(copied, 0, from - start, to - start);",
+    breaks: "a checkpoint moves what stands in the log as it is",
+    killer: simulator,
+  },
+  {
+    name: "a long piece is taken from beside where it stands",
+    file: writer,
+    search: "buffer.subarray(from - start, to - start)",
+    replacement: "buffer.subarray(from - start + 8, to - start + 8)",
+    breaks: "a checkpoint moves what stands in the log as it is",
+    killer: simulator,
+  },
+  {
     name: "segments are not synced",
     file: writer,
     search: "        await onlyOnce(segment.path, held.file.sync());\n",
