@@ -1,13 +1,13 @@
 /** What is still on its way to a client, written at most once per turn of the event loop. */
 
 import type { Socket } from "node:net";
+import { VALUE_END } from "./reply.js";
 
 /** A longer value is written as it is; a shorter one is cheaper as part of the bytes around it. */
 const INLINE_BYTES_MAX = 4096;
 /** Short runs of bytes are copied here: a native call costs as much as some hundred of them. */
 const NATIVE_FROM_BYTES = 96;
 const SCRATCH_BYTES = 64 * 1024;
-const TAIL = "\r\nEND\r\n";
 
 /** Where replies are put together, by whichever connection writes; a new one if the last write still needs it. */
 let scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
@@ -52,7 +52,7 @@ export class Output {
       this.flush();
       this.writtenBytes += payload.length;
       this.#socket.write(payload);
-      this.text(TAIL);
+      this.text(VALUE_END);
       this.flush();
       this.#socket.uncork();
       return;
@@ -61,7 +61,7 @@ export class Output {
     this.#endText();
     this.#parts.push(payload);
     this.#partBytes += payload.length;
-    this.#text = TAIL;
+    this.#text = VALUE_END;
   }
 
   flush(): void {

@@ -5,7 +5,6 @@
 
 import type { MessageQueue, Task, TaskCursor, TaskOptions, TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
-import type { Taker } from "./takes.js";
 import { Unlimited } from "./unlimited.js";
 
 /** How a read waits. */
@@ -80,8 +79,6 @@ export class OpenedQueue extends TaskSource {
   readonly name: string;
   readonly tasks: TaskQueue;
   readonly cursors = new Map<string, CursorSource>();
-  /** Gets of this turn, which are carried out when it ends. */
-  takers: Taker[] | undefined;
   /** Since the front began. */
   flushes = 0;
   /** When the item that was read last had been stored; 0 before the first read. */
@@ -166,10 +163,14 @@ export class OpenedQueue extends TaskSource {
   }
 
   #read(task: Task | undefined): Task | undefined {
-    if (task === undefined) return undefined;
-    this.lastStoredMs = task.timestamp;
-    this.#lastBytes = task.payload.length;
+    if (task !== undefined) this.noteRead(task.timestamp, task.payload.length);
     return task;
+  }
+
+  /** An item has been read. */
+  noteRead(storedMs: number, bytes: number): void {
+    this.lastStoredMs = storedMs;
+    this.#lastBytes = bytes;
   }
 }
 

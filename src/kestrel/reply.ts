@@ -13,6 +13,8 @@ export interface Value {
 /** One reply, or several for as many requests. A refusal ends the connection once it is written. */
 export type Reply = string | Value | Refusal | readonly Reply[];
 
+/** Behind the last value of a reply. */
+export const VALUE_END = "\r\nEND\r\n";
 export const NONE = "END\r\n";
 export const STORED = "STORED\r\n";
 

@@ -3,18 +3,21 @@
  * that can be. This is most of what makes the front fast.
  */
 
-import type { Task, TaskQueue } from "../api/contract.js";
+import type { TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
+import type { GivenTask, TakesEach } from "../api/take-each.js";
 import type { Put } from "../net/puts.js";
+import type { Take } from "../net/takes.js";
 import type { OpenedQueue, Taken } from "./queues.js";
-import { asRefusal, NONE, notStored, type Reply, STORED } from "./reply.js";
+import { asRefusal, NONE, notStored, type Reply, STORED, VALUE_END } from "./reply.js";
 import { type GetRequest, isPlainGet, Refusal, type Request, type SetRequest } from "./request.js";
 import type { Front } from "./server.js";
-import type { Taker } from "./takes.js";
 
 /** Items that are stored together, at most, and their bytes, about. */
 const STORED_AT_ONCE_MAX = 256;
 const STORED_BYTES = 256 * 1024;
+/** Values up to here are text, as the lines around them are: several of them are one piece. */
+const TEXT_BYTES_MAX = 512;
 
 export interface Run {
   readonly requests: number;
@@ -152,7 +155,8 @@ class Sets implements Run {
   }
 }
 
-class Gets implements Run, Taker {
+/** Gets remove items together with those of other connections. */
+class Gets implements Run, Take {
   readonly #front: Front;
   readonly #queue: OpenedQueue;
   readonly #first: GetRequest;
@@ -177,42 +181,111 @@ class Gets implements Run, Taker {
   carryOut(answer: (reply: Reply) => void): void {
     this.#front.counters.gets += this.requests;
     this.#answer = answer;
-    this.#front.takes.add(this.#queue, this);
+    if (!this.#front.takes.add(this)) this.alone();
   }
 
-  taken({ tasks, error }: Taken): void {
-    const [only] = tasks;
-    if (this.requests === 1 && only !== undefined) {
-      this.#answer(this.#found(only));
+  // What it asks for together with others.
+
+  get source(): Partial<TakesEach> {
+    return this.#queue.tasks as Partial<TakesEach>;
+  }
+
+  get max(): number {
+    return this.requests;
+  }
+
+  get waits(): boolean {
+    return false;
+  }
+
+  get autoAck(): boolean {
+    return true;
+  }
+
+  get leaseMs(): undefined {
+    return undefined;
+  }
+
+  get durability(): undefined {
+    return undefined;
+  }
+
+  get isVain(): boolean {
+    return false;
+  }
+
+  dropped(): void {}
+
+  told(tasks: readonly GivenTask[], from: number, to: number): void {
+    const replies: Reply[] = [];
+    let text = "";
+    for (let index = from; index < to; index++) {
+      const { memory, payloadStart, payloadEnd, timestamp } = tasks[index]!;
+      const bytes = payloadEnd - payloadStart;
+      const head = this.#queue.head(bytes);
+      this.#queue.noteRead(timestamp, bytes);
+      if (bytes <= TEXT_BYTES_MAX) {
+        text += head + memory.toString("latin1", payloadStart, payloadEnd) + VALUE_END;
+        continue;
+      }
+      if (text !== "") replies.push(text);
+      text = "";
+      replies.push({ head, payload: Buffer.from(memory.subarray(payloadStart, payloadEnd)) });
+    }
+    const found = to - from;
+    this.#front.counters.hits += found;
+    if (found > 0 && found < this.requests) {
+      // There may be more than could be given at once.
+      if (text !== "") replies.push(text);
+      this.#take(this.requests - found, replies);
       return;
     }
-    const replies: Reply[] = tasks.map((task) => this.#found(task));
-    if (error !== undefined) replies.push(asRefusal(error));
-    else if (tasks.length < this.requests) replies.push(this.#missed(this.requests - tasks.length));
+    if (found === 0) text = this.#missed(this.requests);
+    if (replies.length === 0) {
+      this.#answer(text);
+      return;
+    }
+    if (text !== "") replies.push(text);
     this.#answer(replies);
   }
 
+  alone(): void {
+    this.#take(this.requests, []);
+  }
+
+  /** @param before the replies to those ahead */
+  #take(requests: number, before: readonly Reply[]): void {
+    this.#queue.takeAll(requests).then(
+      (taken) => this.#answer([...before, ...this.#repliesOf(taken, requests)]),
+      (error: unknown) => void this.#takeAnew(requests, before, error),
+    );
+  }
+
   failed(error: unknown): void {
-    void this.#takeAnew(error);
+    void this.#takeAnew(this.requests, [], error);
   }
 
   /** From a queue that others have deleted, and that is made again. */
-  async #takeAnew(error: unknown): Promise<void> {
+  async #takeAnew(requests: number, before: readonly Reply[], error: unknown): Promise<void> {
     try {
       if (!isVarveError(error, "ERR_NOT_FOUND")) throw error;
       const queue = await this.#front.queues.reopen(this.#queue);
-      this.taken(await queue.takeAll(this.requests));
+      const taken = await queue.takeAll(requests);
+      this.#answer([...before, ...this.#repliesOf(taken, requests)]);
     } catch (again) {
-      this.#answer(asRefusal(again));
+      this.#answer([...before, asRefusal(again)]);
     }
   }
 
-  #found({ payload }: Task): Reply {
-    this.#front.counters.hits++;
-    return { head: this.#queue.head(payload.length), payload };
+  #repliesOf({ tasks, error }: Taken, requests: number): Reply[] {
+    const replies: Reply[] = tasks.map(({ payload }) => ({ head: this.#queue.head(payload.length), payload }));
+    this.#front.counters.hits += tasks.length;
+    if (error !== undefined) replies.push(asRefusal(error));
+    else if (tasks.length < requests) replies.push(this.#missed(requests - tasks.length));
+    return replies;
   }
 
-  #missed(requests: number): Reply {
+  #missed(requests: number): string {
     this.#front.counters.misses += requests;
     return NONE.repeat(requests);
   }

@@ -10,11 +10,11 @@
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger, MessageQueue } from "../api/contract.js";
 import { Puts } from "../net/puts.js";
+import { Takes } from "../net/takes.js";
 import type { May } from "./authorise.js";
 import { type QueueSettings, Queues } from "./queues.js";
 import { Session } from "./session.js";
 import { Counters, dumpStats, stats } from "./stats.js";
-import { Takes } from "./takes.js";
 
 export interface KestrelOptions {
   /** What `version` answers. */

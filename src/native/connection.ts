@@ -15,6 +15,7 @@ import type { Durability, LogQueue, RequestIdentity, TaskQueue } from "../api/co
 import { isVarveError, VarveError } from "../api/errors.js";
 import type { Put } from "../net/puts.js";
 import { receive } from "../net/receive.js";
+import type { Take } from "../net/takes.js";
 import { giveLarge, isLarge } from "../wire/buffers.js";
 import { FrameParser, HELLO_BYTES_MAX, Kind, PROTOCOL_MAX, PROTOCOL_MIN } from "../wire/frame.js";
 import { type Hello, readHello, writeWelcome } from "../wire/hello.js";
@@ -29,7 +30,6 @@ import { HOT } from "./hot-calls.js";
 import type { Front } from "./server.js";
 import type { Handle, Session } from "./session.js";
 import { RecordStream } from "./streams.js";
-import type { Take } from "./takes.js";
 
 /** Unsent answers: above this nothing more is read from the client. */
 const UNSENT_BYTES_PAUSE = 1024 * 1024;

@@ -2,7 +2,8 @@
 
 import type { DequeueOptions, Durability, RequestIdentity } from "../api/contract.js";
 import { isPlainDequeue } from "../api/options.js";
-import type { GivenTask } from "../api/take-each.js";
+import type { GivenTask, TakesEach } from "../api/take-each.js";
+import type { Take } from "../net/takes.js";
 import { Kind } from "../wire/frame.js";
 import type { Input } from "../wire/input.js";
 import { durabilityOf, writeGivenTasks, writeTasks } from "../wire/layouts.js";
@@ -10,14 +11,13 @@ import { Methods } from "../wire/methods.js";
 import type { Output } from "../wire/output.js";
 import { type Connection, leaving } from "./connection.js";
 import { giveBack, type Session, type Source } from "./session.js";
-import type { Take } from "./takes.js";
 
 const COMMIT = 3;
 const AUTO_ACK = 4;
 const LEASE = 8;
 
 export class Dequeue implements Take {
-  readonly source: Source;
+  readonly source: Source & Partial<TakesEach>;
   readonly max: number;
   readonly leaseMs: number | undefined;
   readonly #connection: Connection;

@@ -12,6 +12,7 @@ import { createServer as createTlsServer, type TlsOptions, Server as TlsServer }
 import type { Logger, MessageQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
 import { Puts } from "../net/puts.js";
+import { Takes } from "../net/takes.js";
 import { Feature, type Hello, ID_BYTES } from "../wire/hello.js";
 import type { Target } from "../wire/target.js";
 import { type Authenticator, type Credentials, OPEN, type Principal } from "./access.js";
@@ -19,7 +20,6 @@ import { Clients } from "./clients.js";
 import { Connection } from "./connection.js";
 import { TurnCopies } from "./copies.js";
 import { Session } from "./session.js";
-import { Takes } from "./takes.js";
 import { listenOnUnixSocket } from "./unix-socket.js";
 
 export interface NativeOptions {

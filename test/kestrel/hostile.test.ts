@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import fc from "fast-check";
 import type { MessageQueue, TaskOptions, TaskQueue } from "../../src/api/contract.js";
+import { TAKE_EACH, TAKES_FROM, type TakesEach } from "../../src/api/take-each.js";
 import { type RawClient, type TestFront, withFront } from "./front.js";
 
 const MIB = 1024 * 1024;
@@ -364,8 +365,14 @@ function withTasks(mq: MessageQueue, change: (tasks: TaskQueue) => void): Messag
   });
 }
 
+/** Those that a queue has besides the contract are not used: as with a queue that has none. */
+function takeAlone(tasks: TaskQueue): void {
+  (tasks as unknown as TakesEach)[TAKES_FROM] = () => undefined;
+}
+
 test("a get that fails leaves those behind it where they are", async () => {
   const failing = (tasks: TaskQueue) => {
+    takeAlone(tasks);
     if (tasks.name === "bad") tasks.dequeue = () => Promise.reject(new Error("the disk is gone"));
   };
   await withFront({ around: (mq) => withTasks(mq, failing) }, async (front) => {
@@ -381,6 +388,7 @@ test("a get that fails leaves those behind it where they are", async () => {
 test("gets in a row of which one fails give what those before it have taken", async () => {
   let calls = 0;
   const failing = (tasks: TaskQueue) => {
+    takeAlone(tasks);
     const take = tasks.dequeueBatch.bind(tasks);
     tasks.dequeueBatch = async (options) => {
       if (++calls === 3) throw new Error("the disk is gone");
@@ -399,15 +407,55 @@ test("gets in a row of which one fails give what those before it have taken", as
   });
 });
 
+test("gets in a row of which some are given something do not take that as if it were all", async () => {
+  const fewer = (tasks: TaskQueue) => {
+    const each = tasks as unknown as TakesEach;
+    const take = each[TAKE_EACH].bind(tasks);
+    each[TAKE_EACH] = (line) => {
+      const { durability, autoAck, leaseMs, count } = line;
+      take({
+        ...{ durability, autoAck, leaseMs, count },
+        maxOf: (place) => Math.min(2, line.maxOf(place)),
+        waits: (place) => line.waits(place),
+        told: (place, given, from, to) => line.told(place, given, from, to),
+        failed: (place, error) => line.failed(place, error),
+        alone: (place) => line.alone(place),
+      });
+    };
+  };
+  await withFront({ around: (mq) => withTasks(mq, fewer) }, async (front) => {
+    const client = await front.client();
+    const long = "x".repeat(3000);
+    for (const value of ["0", long, "2", long, "4"]) await client.ask(`set a 0 0 ${value.length}\r\n${value}\r\n`);
+    client.send(`${"get a\r\n".repeat(7)}quit\r\n`);
+    const given = ["0", long, "2", long, "4"].map((value) => `VALUE a 0 ${value.length}\r\n${value}\r\nEND\r\n`);
+    assert.equal(await client.toEnd(), `${given.join("")}END\r\nEND\r\n`);
+  });
+});
+
 test("gets of one turn, of several clients: each has what its number in the line gives it, and one has the error", async () => {
   let fails = false;
   let failed = 0;
   const failing = (tasks: TaskQueue) => {
-    const take = tasks.dequeueBatch.bind(tasks);
-    tasks.dequeueBatch = async (options) => {
-      // Of the gets of several clients, the first call of all.
-      if (fails && (options?.max ?? 1) > 1 && failed++ === 0) throw new Error("the disk is gone");
-      return await take(options);
+    const each = tasks as unknown as TakesEach;
+    const take = each[TAKE_EACH].bind(tasks);
+    each[TAKE_EACH] = (line) => {
+      if (!fails || line.count === 1 || failed++ > 0) {
+        take(line);
+        return;
+      }
+      line.failed(0, new Error("the disk is gone"));
+      take({
+        durability: line.durability,
+        autoAck: line.autoAck,
+        leaseMs: line.leaseMs,
+        count: line.count - 1,
+        maxOf: (place) => line.maxOf(place + 1),
+        waits: (place) => line.waits(place + 1),
+        told: (place, given, from, to) => line.told(place + 1, given, from, to),
+        failed: (place, error) => line.failed(place + 1, error),
+        alone: (place) => line.alone(place + 1),
+      });
     };
   };
   await withFront({ around: (mq) => withTasks(mq, failing) }, async (front) => {

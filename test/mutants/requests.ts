@@ -132,7 +132,7 @@ export const requestMutants: readonly Mutant[] = [
   },
   {
     name: "tasks are taken for a client that is gone",
-    file: "src/native/takes.ts",
+    file: "src/net/takes.ts",
     search: "if (this.takes.some(({ isVain }) => isVain)) {",
     replacement: "if (this.takes.some(() => false)) {",
     breaks: "a task is not given to nobody",
@@ -147,12 +147,12 @@ export const requestMutants: readonly Mutant[] = [
     killer: testFile("test/kestrel/hostile.test.ts", "keep their order"),
   },
   {
-    name: "an error of one get is told to all of its turn",
-    file: "src/kestrel/takes.ts",
-    search: "      takers[from]!.failed(error);\n      takeForRest(from + 1);\n",
-    replacement: "      for (let index = from; index < to; index++) takers[index]!.failed(error);\n",
-    breaks: "what is behind a damaged item is given to others",
-    killer: testFile("test/kestrel/hostile.test.ts", "gets of one turn"),
+    name: "a get that was given fewer than it asks for asks for no more",
+    file: "src/kestrel/run.ts",
+    search: "if (found > 0 && found < this.requests) {",
+    replacement: "if (found > this.requests) {",
+    breaks: "each get is answered, with what there is",
+    killer: testFile("test/kestrel/hostile.test.ts", "as if it were all"),
   },
   {
     name: "a redrive that is made again begins anew",

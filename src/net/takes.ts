@@ -1,19 +1,18 @@
 /**
- * Calls of `dequeue` that arrive in one turn of the event loop, over whatever connections: those of one queue, or one group, are given
+ * Calls that take tasks and arrive in one turn of the event loop, over whatever connections: those of one queue, or one group, are given
  * what is there together, in the order in which they came (`TAKE_EACH`), and each is answered by itself.
  */
 
 import type { Durability, MessageQueue } from "../api/contract.js";
 import { type GivenTask, TAKE_EACH, TAKES_FROM, type TakeLine, type TakesEach } from "../api/take-each.js";
-import { turnEndOf } from "../net/turn-end.js";
-import type { Source } from "./session.js";
+import { turnEndOf } from "./turn-end.js";
 
 /** Calls that are collected, at most. */
 const CALLS_MAX = 512;
 
 /** A call. None of what it is told may throw: others are told behind it. */
 export interface Take {
-  readonly source: Source & Partial<TakesEach>;
+  readonly source: Partial<TakesEach>;
   readonly max: number;
   readonly waits: boolean;
   readonly autoAck: boolean;
