@@ -88,3 +88,18 @@ void test("a batch is in memory for as long as its block holds it", () => {
   assert.deepEqual(held(), [undefined, undefined, undefined, second, undefined]);
   assert.equal(table.blockOf(5), first);
 });
+
+void test("a batch is found by its offset whatever was guessed", () => {
+  const table = new BatchTable();
+  const rows = [1, 2, 4].map((index) => table.add(extent(words, index), index));
+  const ends = rows.map((row) => table.nextOf(row));
+  for (const [offset, index] of [
+    [0, 0],
+    [ends[0]! - 1, 0],
+    [ends[0]!, 1],
+    [ends[1]! - 1, 1],
+    [ends[1]!, 2],
+    [ends[2]!, 3],
+  ] as const)
+    for (const guess of [0, 1, 2, 3, 99]) assert.equal(table.indexBehind(rows, offset, guess), index);
+});

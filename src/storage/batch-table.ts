@@ -155,9 +155,14 @@ export class BatchTable {
     return this.#start[row]!;
   }
 
-  /** Index in an ascending list of rows of one stream: the first that ends behind an offset. */
-  indexBehind(rows: readonly number[], offset: number): number {
+  /**
+   * Index in an ascending list of rows of one stream: the first that ends behind an offset.
+   * @param guess where it stands, most likely
+   */
+  indexBehind(rows: readonly number[], offset: number, guess = 0): number {
     const next = this.#next;
+    const isBehind = guess < rows.length && next[rows[guess]!]! > offset;
+    if (isBehind && (guess === 0 || next[rows[guess - 1]!]! <= offset)) return guess;
     let low = 0;
     let high = rows.length;
     while (low < high) {

@@ -95,6 +95,8 @@ export class StreamReader {
   #runOffset = 0;
   /** The batch at the place in the run is damaged, and the next intact one still to be found. */
   #isDamaged = false;
+  /** Where the next batch stands among those of a log file, most likely. */
+  #recentIndex = 0;
   /** What was lost before the batch that was found. */
   #damage: VarveError | undefined;
   #sequentialLoads = 0;
@@ -245,7 +247,9 @@ export class StreamReader {
   #enterRecent(recent: Recent, limit: number): "record" | "end" | "load" {
     const { wal } = recent;
     const { batches } = wal;
-    const row = rowFor(recent, this.#wanted);
+    const index = batches.indexBehind(recent.rows, this.#wanted, this.#recentIndex);
+    this.#recentIndex = index + 1;
+    const row = recent.rows[index]!;
     const base = batches.baseOf(row);
     if (base >= limit) return "end";
     const position = batches.positionOf(row);
