@@ -154,43 +154,39 @@ test("requests under way with one number, of several producers, are told apart",
     nameOf(B, 7),
   ];
   const found = () => names.map((name) => underWay.find(name)?.kind);
-  for (const [kind, name] of names.entries()) underWay.add(name, kind, Promise.resolve());
+  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve())!);
   assert.deepEqual(found(), [0, 1, 2, 3]);
-  assert.equal(underWay.find(nameOf(B, 8)), undefined);
-  underWay.delete(names[1]!);
+  assert.equal(underWay.has(nameOf(B, 8)), false);
+  underWay.remove(groups[1]!);
   assert.deepEqual(found(), [0, undefined, 2, 3]);
-  underWay.delete(names[1]!);
-  underWay.delete(names[2]!);
+  underWay.remove(groups[2]!);
   assert.deepEqual(found(), [0, undefined, undefined, 3]);
-  underWay.delete(names[0]!);
-  underWay.delete(names[3]!);
+  underWay.remove(groups[0]!);
+  underWay.remove(groups[3]!);
   assert.deepEqual(found(), [undefined, undefined, undefined, undefined]);
 });
 
-test("requests that one promise answers are found by their numbers, and end one by one", () => {
+test("requests that one promise answers are found by their numbers, and end together", () => {
   const underWay = new RequestsUnderWay(7);
   const names = Array.from({ length: 50 }, (_, index) => nameOf(A, 10 + index));
+  const indexes = names.map((_, index) => index);
   const together = Promise.resolve();
-  for (const [index, name] of names.entries()) underWay.add(name, 1, together, index);
+  const groups = names.flatMap((name, index) => underWay.add(name, 1, together, index) ?? []);
+  assert.equal(groups.length, 4, "numbers that stand together are one");
   const alone = Promise.resolve();
-  underWay.add(nameOf(A, 9), 2, alone);
+  const other = underWay.add(nameOf(A, 9), 2, alone)!;
   underWay.add(nameOf(B, 10), 1, together, 50);
   const found = () => names.map((name) => underWay.find(name)?.index);
-  const indexes = names.map((_, index) => index);
   assert.deepEqual(found(), indexes);
   assert.deepEqual(underWay.find(nameOf(A, 9)), { kind: 2, answer: alone, index: undefined });
   assert.deepEqual(underWay.find(nameOf(B, 10)), { kind: 1, answer: together, index: 50 });
   assert.equal(underWay.has(nameOf(A, 60)), false);
-  const left = new Map(indexes.map((index) => [index, index]));
-  for (const index of indexes.toSorted((a, b) => ((a * 7) % 50) - ((b * 7) % 50))) {
-    underWay.delete(names[index]!);
-    left.delete(index);
-    assert.deepEqual(
-      found(),
-      indexes.map((each) => left.get(each)),
-    );
-  }
-  assert.equal(underWay.has(nameOf(A, 9)), true);
+  underWay.remove(other);
+  assert.equal(underWay.has(nameOf(A, 9)), false);
+  assert.deepEqual(found(), indexes);
+  for (const group of groups) underWay.remove(group);
+  assert.ok(names.every((name) => !underWay.has(name)));
+  assert.equal(underWay.find(nameOf(B, 10))?.index, 50);
 });
 
 test("requests that follow on each other are one operation, whatever their answers", () => {
@@ -234,8 +230,8 @@ test("requests of many producers that count in step are found at once", () => {
       settled: 0,
     };
   });
-  for (const [kind, name] of names.entries()) underWay.add(name, kind, Promise.resolve());
+  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve())!);
   for (const [kind, name] of names.entries()) assert.equal(underWay.find(name)?.kind, kind);
-  for (const name of names) underWay.delete(name);
+  for (const group of groups) underWay.remove(group);
   assert.ok(looks < 20 * names.length, `${looks} looks at the names of ${names.length}`);
 });

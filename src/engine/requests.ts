@@ -76,25 +76,29 @@ interface Producer {
   behind: Producer | undefined;
 }
 
+/** Answers that have gone stand before the others until they are so many. */
+const GONE_MAX = 32;
+
 /** Answers of one producer, bytes as strings of Latin-1, by sequence number, in the order of their commits. */
 class Answers {
   readonly #sequences: number[] = [];
   readonly #texts: string[] = [];
+  /** Where the oldest one stands. */
+  #start = 0;
   /** No number that was ever here is higher. */
   #highest = 0;
 
   get size(): number {
-    return this.#sequences.length;
+    return this.#sequences.length - this.#start;
   }
 
   /** Of the oldest one; undefined when there is none. */
   get first(): number | undefined {
-    return this.#sequences[0];
+    return this.#sequences[this.#start];
   }
 
   get(sequence: number): string | undefined {
-    if (sequence > this.#highest) return undefined;
-    const index = this.#sequences.lastIndexOf(sequence);
+    const index = this.#indexOf(sequence);
     return index < 0 ? undefined : this.#texts[index];
   }
 
@@ -105,21 +109,38 @@ class Answers {
   }
 
   shift(): string {
-    this.#sequences.shift();
-    return this.#texts.shift()!;
+    const text = this.#texts[this.#start]!;
+    this.#texts[this.#start++] = "";
+    if (this.#start === this.#sequences.length) {
+      this.#sequences.length = 0;
+      this.#texts.length = 0;
+      this.#start = 0;
+    } else if (this.#start > GONE_MAX && 2 * this.#start > this.#sequences.length) {
+      this.#sequences.splice(0, this.#start);
+      this.#texts.splice(0, this.#start);
+      this.#start = 0;
+    }
+    return text;
   }
 
   /** Returns what is gone. */
   delete(sequence: number): string | undefined {
-    if (sequence > this.#highest) return undefined;
-    const index = this.#sequences.lastIndexOf(sequence);
+    const index = this.#indexOf(sequence);
     if (index < 0) return undefined;
     this.#sequences.splice(index, 1);
     return this.#texts.splice(index, 1)[0];
   }
 
   *[Symbol.iterator](): Generator<readonly [sequence: number, text: string]> {
-    for (const [index, sequence] of this.#sequences.entries()) yield [sequence, this.#texts[index]!];
+    for (let index = this.#start; index < this.#sequences.length; index++) {
+      yield [this.#sequences[index]!, this.#texts[index]!];
+    }
+  }
+
+  #indexOf(sequence: number): number {
+    if (sequence > this.#highest) return -1;
+    const index = this.#sequences.lastIndexOf(sequence);
+    return index < this.#start ? -1 : index;
   }
 }
 
@@ -136,7 +157,7 @@ export interface RequestUnderWay {
 const TOGETHER = 16;
 
 /** Requests of one producer that one promise answers, of one stretch of TOGETHER numbers. */
-interface Group {
+export interface Group {
   readonly text: string;
   readonly stretch: number;
   /** A bit for each number. */
@@ -176,8 +197,11 @@ export class RequestsUnderWay {
     return { kind, answer, index: indexFrom === undefined ? undefined : indexFrom + (sequence % TOGETHER) };
   }
 
-  /** @param name which there is none of */
-  add({ from, sequence }: RequestName, kind: number, answer: Promise<unknown>, index?: number): void {
+  /**
+   * @param name which there is none of
+   * @returns what is to be removed in the end; undefined: that goes with one before it
+   */
+  add({ from, sequence }: RequestName, kind: number, answer: Promise<unknown>, index?: number): Group | undefined {
     const { text } = from;
     const member = sequence % TOGETHER;
     const stretch = (sequence - member) / TOGETHER;
@@ -186,27 +210,20 @@ export class RequestsUnderWay {
     if (newest !== undefined && newest.answer === answer && newest.stretch === stretch && newest.text === text) {
       if (newest.indexFrom === indexFrom && newest.kind === kind) {
         newest.members |= 1 << member;
-        return;
+        return undefined;
       }
     }
     if (++this.#size > 2 * this.#places.length) this.#grow();
-    this.#place({ text, stretch, members: 1 << member, kind, answer, indexFrom, next: undefined });
+    const group = { text, stretch, members: 1 << member, kind, answer, indexFrom, next: undefined };
+    this.#place(group);
+    return group;
   }
 
-  delete({ from, sequence }: RequestName): void {
-    const { text } = from;
-    const member = sequence % TOGETHER;
-    const stretch = (sequence - member) / TOGETHER;
-    const place = this.#placeOf(text, stretch);
+  /** @param group which is there */
+  remove(group: Group): void {
+    const place = this.#placeOf(group.text, group.stretch);
     let before: Group | undefined;
-    let group = this.#places[place];
-    while (group !== undefined && !isIn(group, text, stretch, member)) {
-      before = group;
-      group = group.next;
-    }
-    if (group === undefined) return;
-    group.members &= ~(1 << member);
-    if (group.members !== 0) return;
+    for (let each = this.#places[place]; each !== group; each = each!.next) before = each;
     if (before === undefined) this.#places[place] = group.next;
     else before.next = group.next;
     // Kept by nothing that is gone.

@@ -10,6 +10,7 @@ import { checkBatch } from "../api/input.js";
 import { resolveRequest } from "../api/options.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import {
+  type Group,
   type IdentifiedCommit,
   REQUEST_BYTES_MAX,
   type RequestName,
@@ -278,14 +279,15 @@ export function putEach<T>(
 ): Promise<T[]> | Promise<T>[] {
   const run = names && new RequestRun(names, answer);
   const { told, resolve, reject } = settledLater<T[]>();
-  if (mayJoin && !engine.stalled && (run === undefined || begin(engine, run, told))) {
+  const begun = mayJoin && !engine.stalled ? begin(engine, run, told) : undefined;
+  if (begun !== undefined) {
     try {
       together(run, resolve, reject);
-      if (run !== undefined) endOnceAnswered(engine, run, told);
+      endOnceAnswered(engine, begun, told);
       return told;
     } catch {
       // Each of them will say why.
-      if (run !== undefined) end(engine, run, run.count);
+      end(engine, begun);
     }
   }
   return Array.from({ length: count }, (_, index) => alone(index, names?.[index]));
@@ -314,33 +316,43 @@ function areNew(engine: Engine, calls: IdentifiedCommit): boolean {
 /** Whoever makes one of the calls again until they are answered is given its answer. */
 function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>): Promise<T> {
   const isRun = calls instanceof RequestRun;
+  const begun: Group[] = [];
   for (let index = 0; index < calls.count; index++) {
-    engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);
+    const group = engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);
+    if (group !== undefined) begun.push(group);
   }
-  endOnceAnswered(engine, calls, told);
+  endOnceAnswered(engine, begun, told);
   return told;
 }
 
-/** The same, until they are ended; false when one of them has been made before, also as one of these. */
-function begin<T>(engine: Engine, run: RequestRun<T>, told: Promise<T[]>): boolean {
+/**
+ * The same, until they are ended; undefined when one of them has been made before, also as one of these.
+ * @param run undefined: the calls have no names
+ */
+function begin<T>(engine: Engine, run: RequestRun<T> | undefined, told: Promise<T[]>): readonly Group[] | undefined {
+  if (run === undefined) return NO_GROUPS;
+  const begun: Group[] = [];
   for (let index = 0; index < run.count; index++) {
     const name = run.nameOf(index);
     if (!isNew(engine, name)) {
-      end(engine, run, index);
-      return false;
+      end(engine, begun);
+      return undefined;
     }
-    engine.underWay.add(name, run.kind, told, index);
+    const group = engine.underWay.add(name, run.kind, told, index);
+    if (group !== undefined) begun.push(group);
   }
-  return true;
+  return begun;
 }
 
-/** Of several, those before `to`. */
-function end(engine: Engine, calls: IdentifiedCommit, to: number): void {
-  for (let index = 0; index < to; index++) engine.underWay.delete(calls.nameOf(index));
+const NO_GROUPS: readonly Group[] = [];
+
+function end(engine: Engine, begun: readonly Group[]): void {
+  for (const group of begun) engine.underWay.remove(group);
 }
 
-function endOnceAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>): void {
-  const ended = () => end(engine, calls, calls.count);
+function endOnceAnswered(engine: Engine, begun: readonly Group[], told: Promise<unknown>): void {
+  if (begun.length === 0) return;
+  const ended = () => end(engine, begun);
   told.then(ended, (error: unknown) => {
     // No one will know more than this as long as the directory is open.
     if (!isVarveError(error, "ERR_OUTCOME_UNKNOWN")) ended();

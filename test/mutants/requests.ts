@@ -44,8 +44,8 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a call under way is not waited for",
     file: "src/queues/requested.ts",
-    search: "    engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);",
-    replacement: "",
+    search: "    const group = engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);",
+    replacement: "    void isRun;\n    const group = undefined as Group | undefined;",
     breaks: "calls at once with one name are one call",
     killer: testFile(conformance, "request: calls at once"),
   },
@@ -76,16 +76,15 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "messages in a row that cannot be one commit are refused together",
     file: "src/queues/requested.ts",
-    search: "    } catch {\n      // Each of them will say why.\n      if (run !== undefined)",
-    replacement:
-      "    } catch (error) {\n      if (run === undefined || run !== null) return Promise.reject(error);\n      if (run !== undefined)",
+    search: "    } catch {\n      // Each of them will say why.\n      end(engine, begun);",
+    replacement: "    } catch (error) {\n      end(engine, begun);\n      return Promise.reject(error as Error);",
     breaks: "each call of a client is answered by itself",
     killer: testFile("test/native/runs.test.ts", "cannot be one commit"),
   },
   {
     name: "a call that is made twice at once is made twice",
     file: "src/queues/requested.ts",
-    search: "    if (!isNew(engine, name)) {\n      end(engine, run, index);\n      return false;\n    }\n",
+    search: "    if (!isNew(engine, name)) {\n      end(engine, begun);\n      return undefined;\n    }\n",
     replacement: "",
     breaks: "a call that is repeated is carried out once",
     killer: testFile("test/native/runs.test.ts", "made twice at once"),
