@@ -16,6 +16,7 @@ import type { Front } from "./server.js";
 /** Items that are stored together, at most, and their bytes, about. */
 const STORED_AT_ONCE_MAX = 256;
 const STORED_BYTES = 256 * 1024;
+const NO_REPLIES: Reply[] = [];
 /** Values up to here are text, as the lines around them are: several of them are one piece. */
 const TEXT_BYTES_MAX = 512;
 
@@ -155,6 +156,20 @@ class Sets implements Run {
   }
 }
 
+/** Gets that have been told what there is for them, in the midst of a commit: what their replies lead to is begun behind it. */
+let told: Gets[] = [];
+
+function answerLater(gets: Gets): void {
+  if (told.length === 0) queueMicrotask(answerAll);
+  told.push(gets);
+}
+
+function answerAll(): void {
+  const all = told;
+  told = [];
+  for (const gets of all) gets.goOn();
+}
+
 /** Gets remove items together with those of other connections. */
 class Gets implements Run, Take {
   readonly #front: Front;
@@ -163,6 +178,10 @@ class Gets implements Run, Take {
   readonly bytes = 0;
   requests = 1;
   #answer: (reply: Reply) => void = () => {};
+  /** The replies to those that it has been given, and how many others there are. */
+  #replies: Reply[] = NO_REPLIES;
+  #left = 0;
+  #error: unknown;
 
   constructor(front: Front, queue: OpenedQueue, first: GetRequest) {
     this.#front = front;
@@ -234,23 +253,28 @@ class Gets implements Run, Take {
     }
     const found = to - from;
     this.#front.counters.hits += found;
-    if (found > 0 && found < this.requests) {
-      // There may be more than could be given at once.
-      if (text !== "") replies.push(text);
-      this.#take(this.requests - found, replies);
-      return;
-    }
     if (found === 0) text = this.#missed(this.requests);
-    if (replies.length === 0) {
-      this.#answer(text);
-      return;
-    }
     if (text !== "") replies.push(text);
-    this.#answer(replies);
+    this.#replies = replies;
+    // Where it has been given some, there may be more than could be given at once.
+    this.#left = found === 0 ? 0 : this.requests - found;
+    answerLater(this);
+  }
+
+  failed(error: unknown): void {
+    this.#error = error;
+    this.#left = this.requests;
+    answerLater(this);
+  }
+
+  goOn(): void {
+    if (this.#error !== undefined) void this.#takeAnew(this.#left, this.#replies, this.#error);
+    else if (this.#left > 0) this.#take(this.#left, this.#replies);
+    else this.#answer(this.#replies.length === 1 ? this.#replies[0]! : this.#replies);
   }
 
   alone(): void {
-    this.#take(this.requests, []);
+    this.#take(this.requests, NO_REPLIES);
   }
 
   /** @param before the replies to those ahead */
@@ -259,10 +283,6 @@ class Gets implements Run, Take {
       (taken) => this.#answer([...before, ...this.#repliesOf(taken, requests)]),
       (error: unknown) => void this.#takeAnew(requests, before, error),
     );
-  }
-
-  failed(error: unknown): void {
-    void this.#takeAnew(this.requests, [], error);
   }
 
   /** From a queue that others have deleted, and that is made again. */

@@ -433,6 +433,56 @@ test("gets in a row of which some are given something do not take that as if it 
   });
 });
 
+test("what follows on a get is not begun in the midst of the commit that gave its item", async () => {
+  let isGiving = false;
+  let given = 0;
+  const early: string[] = [];
+  const watched = (tasks: TaskQueue) => {
+    const each = tasks as unknown as TakesEach;
+    const take = each[TAKE_EACH].bind(tasks);
+    each[TAKE_EACH] = (line) => {
+      const { durability, autoAck, leaseMs, count } = line;
+      if (isGiving) early.push("get");
+      take({
+        ...{ durability, autoAck, leaseMs, count },
+        // One at a time: whoever wants two has to ask again.
+        maxOf: () => 1,
+        waits: (place) => line.waits(place),
+        told: (place, tasks, from, to) => {
+          isGiving = true;
+          given += to - from;
+          line.told(place, tasks, from, to);
+          isGiving = false;
+        },
+        failed: (place, error) => line.failed(place, error),
+        alone: (place) => line.alone(place),
+      });
+    };
+    const enqueue = tasks.enqueue.bind(tasks);
+    tasks.enqueue = (...call) => {
+      if (isGiving) early.push("set");
+      return enqueue(...call);
+    };
+    const dequeueBatch = tasks.dequeueBatch.bind(tasks);
+    tasks.dequeueBatch = (...call) => {
+      if (isGiving) early.push("get");
+      return dequeueBatch(...call);
+    };
+  };
+  await withFront({ around: (mq) => withTasks(mq, watched) }, async (front) => {
+    const client = await front.client();
+    const die = Math.floor(Date.now() / 1000) + 3600;
+    for (const value of ["0", "1", "2"]) await client.ask(`set a 0 0 1\r\n${value}\r\n`);
+    // What is not open yet is opened first.
+    await client.ask("set b 0 0 1\r\nw\r\n");
+    client.send(`get a\r\nset b 0 ${die} 1\r\nx\r\nget a\r\nget a\r\nset b 0 ${die} 1\r\ny\r\nquit\r\n`);
+    const value = (text: string) => `VALUE a 0 1\r\n${text}\r\nEND\r\n`;
+    assert.equal(await client.toEnd(), `${value("0")}STORED\r\n${value("1")}${value("2")}STORED\r\n`);
+  });
+  assert.ok(given > 0);
+  assert.deepEqual(early, []);
+});
+
 test("gets of one turn, of several clients: each has what its number in the line gives it, and one has the error", async () => {
   let fails = false;
   let failed = 0;

@@ -148,10 +148,18 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a get that was given fewer than it asks for asks for no more",
     file: "src/kestrel/run.ts",
-    search: "if (found > 0 && found < this.requests) {",
-    replacement: "if (found > this.requests) {",
+    search: "this.#left = found === 0 ? 0 : this.requests - found;",
+    replacement: "this.#left = found - found;",
     breaks: "each get is answered, with what there is",
     killer: testFile("test/kestrel/hostile.test.ts", "as if it were all"),
+  },
+  {
+    name: "what follows on a get is begun in the midst of its commit",
+    file: "src/kestrel/run.ts",
+    search: "  if (told.length === 0) queueMicrotask(answerAll);\n  told.push(gets);",
+    replacement: "  void answerAll;\n  gets.goOn();",
+    breaks: "a change is staged by itself",
+    killer: testFile("test/kestrel/hostile.test.ts", "in the midst"),
   },
   {
     name: "a redrive that is made again begins anew",
