@@ -27,7 +27,7 @@ export interface GivenTask {
 }
 
 /** What calls in one line have in common. */
-export interface TakeTerms {
+interface TakeTerms {
   readonly durability: Durability | undefined;
   /** What is given out is done. */
   readonly autoAck: boolean;

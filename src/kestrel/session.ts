@@ -1,7 +1,7 @@
 /**
  * One connection. Requests are carried out one after another and answered in their order, with two liberties that no client
  * can see: requests in a row that are alike are carried out by one call, and a `set` behind a `set` is begun before the one
- * in front is durable, so that a pipelining client shares one commit among all its requests.
+ * in front is durable, unless that is a fan-out, so that a pipelining client shares one commit among all its requests.
  *
  *   idle      takes the next request
  *   running   requests are under way: several sets, or one of another kind, where plain gets in a row count as one

@@ -155,9 +155,9 @@ export class Delivery {
   /** Hands tasks to several at once, as if each of them came by itself, as long as nobody is before them. */
   receiveEach(line: ReceiverLine): void {
     while (line.isWaiting && this.#receivers.size === 0 && !this.#loading) {
-      this.#consumer.host.serveOthers?.();
       let outcome: Outcome;
       try {
+        this.#consumer.host.serveOthers?.();
         outcome = this.#deliverTo(line.receiver());
       } catch (error) {
         line.failed(error);

@@ -33,8 +33,6 @@ export class Lane implements Ripener {
   taken = 0;
   /** Its stream is not durable yet: whatever names its offsets is committed as `sync`. */
   isNew = false;
-  /** Offsets that the cursor passes over although the ledger knows nothing of them. */
-  passesOver: ((offset: number) => boolean) | undefined;
   /** The tasks that wait for their time; their records say so, and the cursor passes them. */
   scheduled: Scheduled | undefined;
   /** Records from the cursor on that it will pass because they say so. */
@@ -201,7 +199,7 @@ export class Lane implements Ripener {
       if (found !== "record") return found;
       const { offset } = reader.record;
       if (this.#isAside(reader.record)) this.#passedSince++;
-      else if (!ledger.ahead.has(offset) && this.passesOver?.(offset) !== true) return found;
+      else if (!ledger.ahead.has(offset)) return found;
       this.taken = offset + 1;
       if (ledger.blocked.size > 0) ledger.orders?.reached(ledger.outstanding.get(offset));
     }
@@ -226,8 +224,7 @@ export class Lane implements Ripener {
   get refused(): Refused | undefined {
     const refused = this.#refused;
     if (refused === undefined || refused.taken !== this.from) return undefined;
-    const { offset } = refused;
-    return this.ledger.ahead.has(offset) || this.passesOver?.(offset) === true ? undefined : refused;
+    return this.ledger.ahead.has(refused.offset) ? undefined : refused;
   }
 
   /** Goes on behind records that cannot be read. */

@@ -4,8 +4,6 @@ const HIGH = 2 ** 32;
 /** Of the upper half of a whole number below 2^53. */
 const HIGH_MAX = 2 ** 21;
 
-const NOTHING: Buffer = Buffer.alloc(0);
-
 /** Memory for what is to stay longer than a body. */
 export interface Copies {
   copy(source: Buffer, from: number, to: number): Buffer;
@@ -19,7 +17,7 @@ export class Input {
   #end: number;
 
   /** @param lent whether a body is good only until the handler of its frame returns */
-  constructor(bytes: Buffer = NOTHING, lent = false) {
+  constructor(bytes: Buffer, lent = false) {
     this.#bytes = bytes;
     this.#end = bytes.length;
     this.#lent = lent;
@@ -95,11 +93,6 @@ export class Input {
   raw(length: number): Buffer {
     const at = this.#skip(length);
     return this.#bytes.subarray(at, at + length);
-  }
-
-  /** The same of all that is left. */
-  rest(): Buffer {
-    return this.raw(this.left);
   }
 
   /** A number of things that take at least `bytes` each: more than there can be is refused before anything is made of it. */

@@ -30,18 +30,25 @@ export interface Method {
   readonly reads: boolean;
 }
 
-const READS: ReadonlySet<string> = new Set(["read", "dequeue", "peek", "member.read", "dead.read", "list"]);
-
 function method(
   opcode: number,
   name: string,
   needs: Method["needs"],
   repeat: Repeat,
   waits: "waits" | undefined = undefined,
+  reads: "reads" | undefined = undefined,
 ): Method {
   // A dequeue that is lost is told by the count of those received; its caller may name it all the same.
   const isNamed = repeat === "named" || name === "dequeue";
-  return Object.freeze({ opcode, name, needs, repeat, waits: waits !== undefined, isNamed, reads: READS.has(name) });
+  return Object.freeze({
+    opcode,
+    name,
+    needs,
+    repeat,
+    waits: waits !== undefined,
+    isNamed,
+    reads: reads !== undefined,
+  });
 }
 
 export const Methods = {
@@ -62,7 +69,7 @@ export const Methods = {
   // Logs.
   append: method(0x20, "append", "write", "named"),
   appendBatch: method(0x21, "appendBatch", "write", "named"),
-  read: method(0x22, "read", "read", "freely"),
+  read: method(0x22, "read", "read", "freely", undefined, "reads"),
   batches: method(0x23, "batches", "read", "freely"),
   delete: method(0x24, "delete", "write", "named"),
   compact: method(0x25, "compact", "admin", "freely"),
@@ -75,7 +82,7 @@ export const Methods = {
   logStats: method(0x2c, "stats", "read", "freely"),
 
   // Groups.
-  memberRead: method(0x30, "member.read", "read", "freely", "waits"),
+  memberRead: method(0x30, "member.read", "read", "freely", "waits", "reads"),
   memberCommit: method(0x31, "member.commit", "read", "named"),
   memberSeek: method(0x32, "member.seek", "read", "named"),
   memberPosition: method(0x33, "member.position", "read", "freely"),
@@ -83,13 +90,13 @@ export const Methods = {
   groupSeek: method(0x35, "group.seek", "read", "named"),
 
   // What hands out tasks: task queues, shared groups and cursors.
-  dequeue: method(0x40, "dequeue", "read", "freely", "waits"),
+  dequeue: method(0x40, "dequeue", "read", "freely", "waits", "reads"),
   ack: method(0x41, "ack", "read", "named"),
   nack: method(0x42, "nack", "read", "named"),
   extend: method(0x43, "extend", "read", "named"),
   release: method(0x44, "release", "read", "named"),
-  peek: method(0x45, "peek", "read", "freely", "waits"),
-  deadRead: method(0x46, "dead.read", "read", "freely"),
+  peek: method(0x45, "peek", "read", "freely", "waits", "reads"),
+  deadRead: method(0x46, "dead.read", "read", "freely", undefined, "reads"),
   deadRedrive: method(0x47, "dead.redrive", "admin", "named"),
   deadPurge: method(0x48, "dead.purge", "admin", "named"),
 
@@ -110,7 +117,7 @@ export const Methods = {
   cursors: method(0x5d, "cursors", "read", "freely"),
   deleteCursor: method(0x5e, "deleteCursor", "admin", "named"),
   progress: method(0x5f, "progress", "read", "named"),
-  list: method(0x60, "list", "read", "freely"),
+  list: method(0x60, "list", "read", "freely", undefined, "reads"),
   status: method(0x61, "status", "read", "freely"),
   result: method(0x62, "result", "read", "freely", "waits"),
   taskStats: method(0x63, "stats", "read", "freely"),

@@ -115,6 +115,8 @@ export class Output {
   /** Nothing that was taken is needed any more, and nothing is begun: the memory can be used again while it is in the caches. */
   startOver(): void {
     if (this.#aside !== undefined || this.#frame !== this.#from) return;
+    // One that had to be large is not kept for what may be small from here on.
+    if (this.#slab.length > SLAB_BYTES) this.#slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
     this.#from = 0;
     this.#frame = 0;
     this.#at = 0;

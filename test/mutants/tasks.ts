@@ -170,8 +170,8 @@ export const taskMutants: readonly Mutant[] = [
   {
     name: "the cursor does not pass over what was scheduled",
     file: "src/queues/lane.ts",
-    search: "if (!ledger.ahead.has(offset) && this.passesOver",
-    replacement: "if (this.passesOver",
+    search: "else if (!ledger.ahead.has(offset)) return found;",
+    replacement: "else return found;",
     breaks: "a delayed task is never early, and delivered once",
     killer: simulator,
   },

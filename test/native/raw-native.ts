@@ -82,7 +82,7 @@ export class RawNative {
   constructor(socket: Socket) {
     this.socket = socket;
     const taken = (kind: number, id: number, body: Input): boolean => {
-      this.frames.push({ kind, id, body: body.rest() });
+      this.frames.push({ kind, id, body: body.raw(body.left) });
       return true;
     };
     this.#parser = new FrameParser({ frame: taken }, FRAME_BYTES_MAX, false);

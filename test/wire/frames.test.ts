@@ -7,7 +7,7 @@ import { deepStrictEqual, equal, ok } from "node:assert/strict";
 import { test } from "node:test";
 import { isVarveError } from "../../src/index.js";
 import { giveLarge, LARGE_BYTES, takeLarge } from "../../src/wire/buffers.js";
-import { FRAME_HEAD_BYTES, FrameParser, HELLO_BYTES_MAX, type Loan, PREAMBLE } from "../../src/wire/frame.js";
+import { FRAME_HEAD_BYTES, FrameParser, HELLO_BYTES_MAX, Kind, type Loan, PREAMBLE } from "../../src/wire/frame.js";
 import { readHello } from "../../src/wire/hello.js";
 import { Input } from "../../src/wire/input.js";
 import { readMessages, readRecords, readTasks, readTerms, readTokens } from "../../src/wire/layouts.js";
@@ -33,7 +33,7 @@ class Collected {
     this.parser = new FrameParser(
       {
         frame: (kind, id, input) => {
-          const body = input.rest();
+          const body = input.raw(input.left);
           const hex = body.toString("hex");
           this.frames.push([kind, id, hex]);
           if (loan !== "everything") this.#kept.push([body, hex]);
@@ -244,6 +244,31 @@ test("whatever does not begin with the preamble is refused at its first wrong by
     equal(parser.code, "ERR_PROTOCOL");
     equal(taken, 1 + [...bytes].findIndex((byte, index) => byte !== PREAMBLE[index]));
   }
+});
+
+test("memory whose frames are sent is used again, and that of a large one is given up", () => {
+  const output = new Output(LARGE_BYTES);
+  const memoryOf = (bytes: number) => {
+    output.begin(Kind.Ok, 1);
+    output.raw(Buffer.alloc(bytes));
+    output.end();
+    const [piece] = output.take();
+    return { memory: piece!.buffer, at: piece!.byteOffset };
+  };
+  const first = memoryOf(10);
+  ok(memoryOf(10).memory === first.memory, "behind the one before");
+  output.startOver();
+  const again = memoryOf(10);
+  ok(again.memory === first.memory && again.at === first.at);
+  output.startOver();
+  ok(memoryOf(200_000).memory.byteLength > 200_000);
+  output.startOver();
+  ok(memoryOf(10).memory.byteLength <= 64 * 1024);
+  output.begin(Kind.Ok, 2);
+  output.raw(Buffer.from("kept"));
+  output.end();
+  output.startOver();
+  equal(output.take()[0]!.subarray(-4).toString(), "kept", "what has not been taken stays");
 });
 
 test("readers of bodies take any bytes: something comes of them, or ERR_PROTOCOL", () => {

@@ -457,7 +457,7 @@ for (const [index, example] of EXAMPLES.entries()) {
     const parser = new FrameParser(
       {
         frame(kind, id, body) {
-          frames.push([kind, id, body.rest()]);
+          frames.push([kind, id, body.raw(body.left)]);
           return true;
         },
       },
