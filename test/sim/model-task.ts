@@ -311,7 +311,8 @@ export class TaskModel {
   /** Whether a task is in somebody's hands for sure, or has to be delivered again. */
   private isBefore(other: Item, delivery: Commit, nowMs: number): boolean {
     const fact = this.tasks.get(other.place!);
-    if (fact === undefined || other.acks.length > 0 || other.purges.length > 0) return false;
+    // One that an earlier life was given may be lost with what sent it.
+    if (!other.commit.possible || fact === undefined || other.acks.length > 0 || other.purges.length > 0) return false;
     const { settling } = fact;
     if (fact.token !== undefined && settling.length === 0) return nowMs < fact.leaseEndMs;
     const [only] = settling;
