@@ -1,11 +1,12 @@
 /** What is still on its way to a client, written at most once per turn of the event loop. */
 
 import type { Socket } from "node:net";
+import { copyBytes } from "../api/copy-bytes.js";
 import { VALUE_END } from "./reply.js";
 
 /** A longer value is written as it is; a shorter one is cheaper as part of the bytes around it. */
 const INLINE_BYTES_MAX = 4096;
-/** Short runs of bytes are copied here: a native call costs as much as some hundred of them. */
+/** Short texts are written here: a native call costs as much as some hundred characters. */
 const NATIVE_FROM_BYTES = 96;
 const SCRATCH_BYTES = 64 * 1024;
 
@@ -115,8 +116,6 @@ function putText(text: string, position: number): number {
 }
 
 function putBytes(bytes: Buffer, position: number): number {
-  const { length } = bytes;
-  if (length >= NATIVE_FROM_BYTES) return position + bytes.copy(scratch, position);
-  for (let index = 0; index < length; index++) scratch[position + index] = bytes[index]!;
-  return position + length;
+  copyBytes(bytes, 0, bytes.length, scratch, position);
+  return position + bytes.length;
 }

@@ -4,6 +4,7 @@
  */
 
 import type { Headers } from "../api/contract.js";
+import { copyBytes } from "../api/copy-bytes.js";
 import type { GivenTask } from "../api/take-each.js";
 import type { RecordCursor } from "../storage/batch.js";
 import type { Consumer } from "./consumer.js";
@@ -131,15 +132,4 @@ export class Parcel {
     this.#used = 0;
     if (free.length < PARCELS_KEPT) free.push(this);
   }
-}
-
-/** A view costs as much as a loop over a hundred bytes, and is garbage. */
-const LOOP_BYTES_MAX = 128;
-
-function copyBytes(from: Buffer, start: number, end: number, to: Buffer, at: number): void {
-  if (end - start > LOOP_BYTES_MAX) {
-    from.copy(to, at, start, end);
-    return;
-  }
-  for (let index = start; index < end; index++) to[at + index - start] = from[index]!;
 }

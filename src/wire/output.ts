@@ -1,3 +1,4 @@
+import { copyBytes } from "../api/copy-bytes.js";
 import { VarveError } from "../api/errors.js";
 import { formatBytes } from "../api/units.js";
 import { giveLarge, LARGE_BYTES, takeLarge } from "./buffers.js";
@@ -8,8 +9,6 @@ const SLAB_BYTES = 64 * 1024;
 const COUNTED_CHARS = 4096;
 /** Longer text is written by the runtime. */
 const ASCII_CHARS = 64;
-/** Longer parts are copied by the runtime, which makes a view of them. */
-const COPIED_BYTES = 128;
 const HIGH = 2 ** 32;
 
 /** Frames from here on are written to a buffer of their own. */
@@ -187,8 +186,7 @@ export class Output {
     this.#ensure(4 + length);
     const slab = this.#slab;
     const at = slab.writeUInt32LE(length, this.#at);
-    if (length > COPIED_BYTES) memory.copy(slab, at, start, end);
-    else for (let index = 0; index < length; index++) slab[at + index] = memory[start + index]!;
+    copyBytes(memory, start, end, slab, at);
     this.#at = at + length;
   }
 
