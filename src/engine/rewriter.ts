@@ -23,13 +23,10 @@ import type { Engine } from "./engine.js";
 import type { QueueState } from "./queue-state.js";
 import { RunOutput } from "./run-output.js";
 import { SegmentWriter } from "./segment-writer.js";
+import { Slices } from "./slices.js";
 
 /** Records between two looks at the clock. */
-const LOOK_RECORDS = 16;
-/** Work on the event loop at a stretch; after it comes a rest twice as long, and longer while checkpoints are behind. */
-const SLICE_MS = 0.25;
-/** What took longer than this was not work, but a wait. */
-const REST_MS_MAX = 8;
+const LOOK_RECORDS = 8;
 /** With more log files than this in use, the disk is busy enough with what is new. */
 const WAL_FILES_BEHIND = 2;
 /** Bytes written before they are made durable, so that no fdatasync has much to do and holds up that of the log. */
@@ -68,9 +65,7 @@ export class Rewriter {
   /** Upkeep is waiting for its turn. */
   #woken = false;
   #timer: Timer | undefined;
-  /** Work on the event loop since the last rest: done before, and since this moment. */
-  #busyMs = 0;
-  #sinceMs = 0;
+  readonly #slices: Slices;
   /** Streams whose folders hold nothing that is left over from an earlier life. */
   readonly #tidied = new WeakSet<Stream>();
   /** Queues with segments that cannot be read: left alone, they need a repair. */
@@ -80,6 +75,11 @@ export class Rewriter {
     this.#engine = engine;
     this.#checkpointer = checkpointer;
     this.#writer = new SegmentWriter(engine);
+    this.#slices = new Slices(
+      engine.clock,
+      () => engine.lsn,
+      () => engine.wal.files.length > WAL_FILES_BEHIND,
+    );
     engine.rewriter = this;
     checkpointer.onCheckpoint = () => this.wake();
   }
@@ -103,8 +103,7 @@ export class Rewriter {
   exclusive<T>(job: () => Promise<T>): Promise<T> {
     const run = this.#last.then(() => {
       this.#check();
-      this.#busyMs = 0;
-      this.#sinceMs = this.#engine.clock.elapsedMs();
+      this.#slices.begin();
       return job();
     });
     this.#last = run.catch(() => {});
@@ -162,25 +161,9 @@ export class Rewriter {
   /** Ends a stretch of work when it has been long enough. */
   async pause(): Promise<void> {
     this.#check();
-    const { clock } = this.#engine;
-    const busyMs = this.#busyMs + clock.elapsedMs() - this.#sinceMs;
-    if (busyMs < SLICE_MS) return;
-    const behind = this.#engine.wal.files.length > WAL_FILES_BEHIND;
-    const restMs = Math.min(busyMs * (behind ? 16 : 2), REST_MS_MAX);
-    await this.#idle(new Promise<void>((resolve) => clock.setTimer(restMs, resolve, true)));
-    this.#busyMs = 0;
+    if (!this.#slices.over) return;
+    await this.#slices.rest();
     this.#check();
-  }
-
-  /** Waits for something that is not work on the event loop. */
-  async #idle<T>(wait: Promise<T>): Promise<T> {
-    const { clock } = this.#engine;
-    this.#busyMs += clock.elapsedMs() - this.#sinceMs;
-    try {
-      return await wait;
-    } finally {
-      this.#sinceMs = clock.elapsedMs();
-    }
   }
 
   /**
@@ -295,18 +278,18 @@ export class Rewriter {
     visit: (record: RecordCursor) => boolean | Promise<void>,
   ): Promise<void> {
     const reader = new StreamReader(stream, this.#engine, from);
-    this.#sinceMs = this.#engine.clock.elapsedMs();
+    this.#slices.goOn();
     for (let count = 1; ; count++) {
       const found = reader.next(to);
       if (found === "end") return;
       if (found === "load") {
-        await this.#idle(reader.load());
+        await this.#slices.idle(reader.load());
         await this.pause();
         continue;
       }
       const go = visit(reader.record);
       if (go === false) return;
-      if (go !== true) await this.#idle(go);
+      if (go !== true) await this.#slices.idle(go);
       if (count % LOOK_RECORDS === 0) await this.pause();
     }
   }

@@ -102,9 +102,11 @@ export class Compaction {
     const stream = this.#stream;
     const last = runs[runs.length - 1];
     if (last === undefined) return { recordsRemoved: 0, bytesRemoved: 0 };
-    const table = new KeyTable(this.#engine.random, this.#tableBytes);
+    const from = Math.max(stream.cleanTo, stream.head);
+    const keysMax = runs.reduce((sum, run) => sum + (run.next > from ? run.count : 0), 0);
+    const table = new KeyTable(this.#engine.random, keysMax, this.#tableBytes);
     let to = last.next;
-    await rewriter.scan(stream, Math.max(stream.cleanTo, stream.head), last.next, (record) => {
+    await rewriter.scan(stream, from, last.next, (record) => {
       const key = record.keyView();
       if (key === undefined || table.note(key, record.offset)) return true;
       to = record.offset;

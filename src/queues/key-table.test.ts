@@ -7,8 +7,8 @@ function counting() {
   return { uint32: () => next++ };
 }
 
-test("the last offset of each key, while the table grows", () => {
-  const table = new KeyTable(counting(), 1024 * 1024);
+test("the last offset of each key", () => {
+  const table = new KeyTable(counting(), 12_345, 1024 * 1024);
   const expected = new Map<string, number>();
   for (let offset = 0; offset < 50_000; offset++) {
     const key = `key ${(offset * 7919) % 12_345}`;
@@ -22,7 +22,7 @@ test("the last offset of each key, while the table grows", () => {
 
 test("a full table takes what it has, and nothing else", () => {
   const bytes = 64 * 1024;
-  const table = new KeyTable(counting(), bytes);
+  const table = new KeyTable(counting(), 1_000_000, bytes);
   let taken = 0;
   while (table.note(Buffer.from(`key ${taken}`), taken)) taken++;
   assert.ok(taken > bytes / 24 / 3 && taken < bytes / 24, `${taken} keys in ${bytes} bytes`);

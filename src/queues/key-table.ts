@@ -4,7 +4,6 @@ import { sipHash128 } from "../storage/siphash.js";
 /** A slot: 16 bytes of hash and 8 of offset. */
 const SLOT_BYTES = 24;
 const HASH_WORDS = 4;
-const SLOTS_MIN = 1024;
 const SLOTS_PER_KEY = 4 / 3;
 
 /**
@@ -13,20 +12,24 @@ const SLOTS_PER_KEY = 4 / 3;
  */
 export class KeyTable {
   readonly #secret: Uint32Array;
-  readonly #slotsMax: number;
+  readonly #slots: number;
+  readonly #sizeMax: number;
   readonly #hash = new Uint32Array(HASH_WORDS);
-  #slots: number;
-  #hashes: Uint32Array;
+  readonly #hashes: Uint32Array;
   /** Offset + 1; 0: the slot is free. */
-  #offsets: Float64Array;
+  readonly #offsets: Float64Array;
   #size = 0;
 
-  /** @param bytesMax memory, at most, also while the table grows */
-  constructor(random: Random, bytesMax: number) {
+  /**
+   * As large from the start as it may have to be: memory costs nothing before it is touched, and to move a grown table
+   * would keep callers waiting.
+   * @param keysMax how many keys there can be
+   * @param bytesMax memory, at most
+   */
+  constructor(random: Random, keysMax: number, bytesMax: number) {
     this.#secret = Uint32Array.from({ length: HASH_WORDS }, () => random.uint32());
-    // The old half is there until it has been moved.
-    this.#slotsMax = Math.max(2, Math.floor((bytesMax * 2) / 3 / SLOT_BYTES));
-    this.#slots = Math.min(SLOTS_MIN, this.#slotsMax);
+    this.#slots = Math.max(2, Math.min(Math.ceil(keysMax * SLOTS_PER_KEY) + 1, Math.floor(bytesMax / SLOT_BYTES)));
+    this.#sizeMax = Math.floor(this.#slots / SLOTS_PER_KEY);
     this.#hashes = new Uint32Array(this.#slots * HASH_WORDS);
     this.#offsets = new Float64Array(this.#slots);
   }
@@ -38,13 +41,9 @@ export class KeyTable {
   /** Notes a record, later than all before. False when the table is full and does not have its key. */
   note(key: Uint8Array, offset: number): boolean {
     sipHash128(this.#secret, key, this.#hash);
-    let at = this.#find();
+    const at = this.#find();
     if (this.#offsets[at] === 0) {
-      if ((this.#size + 1) * SLOTS_PER_KEY > this.#slots) {
-        if (this.#slots === this.#slotsMax) return false;
-        this.#grow();
-        at = this.#find();
-      }
+      if (this.#size === this.#sizeMax) return false;
       this.#hashes.set(this.#hash, at * HASH_WORDS);
       this.#size++;
     }
@@ -71,22 +70,5 @@ export class KeyTable {
       if (at === this.#slots) at = 0;
     }
     return at;
-  }
-
-  #grow(): void {
-    const hashes = this.#hashes;
-    const offsets = this.#offsets;
-    const current = Uint32Array.from(this.#hash);
-    this.#slots = Math.min(this.#slots * 2, this.#slotsMax);
-    this.#hashes = new Uint32Array(this.#slots * HASH_WORDS);
-    this.#offsets = new Float64Array(this.#slots);
-    for (let from = 0; from < offsets.length; from++) {
-      if (offsets[from] === 0) continue;
-      this.#hash.set(hashes.subarray(from * HASH_WORDS, (from + 1) * HASH_WORDS));
-      const to = this.#find();
-      this.#hashes.set(this.#hash, to * HASH_WORDS);
-      this.#offsets[to] = offsets[from]!;
-    }
-    this.#hash.set(current);
   }
 }
