@@ -4,7 +4,7 @@
  */
 
 import type { CallName } from "./call-name.js";
-import type { Bytes, Durability, Input } from "./contract.js";
+import type { Durability } from "./contract.js";
 
 export const AT_TURN_END: unique symbol = Symbol("varve.atTurnEnd");
 export const PUTS_INTO: unique symbol = Symbol("varve.putsInto");
@@ -15,17 +15,51 @@ export interface TakesTurns {
   [AT_TURN_END](callback: () => void): void;
 }
 
-export interface PutsEach<T, I = Bytes> {
+/** Messages that are nothing but a payload of bytes: where each stands in memory. No object is made for one. */
+export class Payloads {
+  readonly memories: Buffer[];
+  readonly starts: number[];
+  readonly ends: number[];
+  /** Of all together. */
+  bytes: number;
+
+  /** Lists are made with their first: most stay at a few, and an empty one takes room for many when it gets it. */
+  constructor(memory: Buffer, start: number, end: number) {
+    this.memories = [memory];
+    this.starts = [start];
+    this.ends = [end];
+    this.bytes = end - start;
+  }
+
+  get count(): number {
+    return this.starts.length;
+  }
+
+  add(memory: Buffer, start: number, end: number): void {
+    this.memories.push(memory);
+    this.starts.push(start);
+    this.ends.push(end);
+    this.bytes += end - start;
+  }
+
+  /** A view of one. */
+  at(index: number): Buffer {
+    return this.memories[index]!.subarray(this.starts[index]!, this.ends[index]!);
+  }
+}
+
+/** A queue that takes bytes as they are. */
+export interface PutsEach<T> {
   /** The same for all that have opened one queue, and for no other queue. */
   readonly [PUTS_INTO]: object;
   /**
    * Puts messages in, each as a call of its own, in their order and before it returns, so that nothing which comes later gets in
-   * between: all by one commit, or each by one of its own where they cannot be staged together. What they hold may be used again
+   * between: all by one commit, or each by one of its own where they cannot be staged together. Their memory may be used again
    * once it has returned. One promise for all, or one for each.
    * @param names of the calls, whoever makes them
    */
   [PUT_EACH](
-    inputs: readonly Input<I>[],
+    payloads: Payloads,
     durability: Durability | undefined,
     names: readonly CallName[] | undefined,
   ): Promise<T[]> | Promise<T>[];

@@ -15,11 +15,14 @@
 
 import type { Durability, Logger } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
+import { putU32 } from "../api/integers.js";
 import type { ResolvedOpenOptions } from "../api/options.js";
+import type { Payloads } from "../api/put-each.js";
 import {
   BATCH_BYTES_TARGET,
   BATCH_HEADER_BYTES,
   batchFileBytes,
+  putPayload,
   putRecord,
   type RecordParts,
   sealBatch,
@@ -27,7 +30,7 @@ import {
   zeroPadding,
 } from "../storage/batch.js";
 import type { BatchTable } from "../storage/batch-table.js";
-import { align8, Encoder, putU32, VARINT_BYTES_MAX } from "../storage/bytes.js";
+import { align8, Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Clock, Random } from "../storage/clock.js";
 import { crc32 } from "../storage/crc32.js";
 import { type Disk, isNoDescriptor, isNoSpace } from "../storage/disk.js";
@@ -403,18 +406,34 @@ export class Engine implements ReaderContext {
 
   /** Encodes a record into the current entry and returns the offset that it gets. */
   append(stream: Stream, record: RecordParts): number {
-    let batch = this.#batch;
-    const { buffer } = this.#block;
-    if (batch === undefined || batch.stream !== stream) {
-      batch = this.#openBatch(stream);
-    } else if (this.#bulkEnd - batch.position + record.payload.length > BATCH_BYTES_TARGET) {
-      batch = this.#openBatch(stream);
-    }
+    const batch = this.#batchFor(stream, record.payload.length);
     const offset = stream.staged++;
-    this.#bulkEnd = putRecord(buffer, this.#bulkEnd, record, 0);
+    this.#bulkEnd = putRecord(this.#block.buffer, this.#bulkEnd, record, 0);
     stream.payloadBytes += written.payloadBytes;
     batch.count++;
     return offset;
+  }
+
+  /** The same of records that are nothing but payloads; returns the offset of the first, on which the others follow. */
+  appendAll(stream: Stream, { memories, starts, ends, bytes }: Payloads): number {
+    const first = stream.staged;
+    for (let index = 0; index < starts.length; index++) {
+      const start = starts[index]!;
+      const end = ends[index]!;
+      const batch = this.#batchFor(stream, end - start);
+      this.#bulkEnd = putPayload(this.#block.buffer, this.#bulkEnd, memories[index]!, start, end);
+      stream.staged++;
+      batch.count++;
+    }
+    stream.payloadBytes += bytes;
+    return first;
+  }
+
+  /** @param payloadBytes of the record that is to go there, about */
+  #batchFor(stream: Stream, payloadBytes: number): OpenBatch {
+    const batch = this.#batch;
+    if (batch === undefined || batch.stream !== stream) return this.#openBatch(stream);
+    return this.#bulkEnd - batch.position + payloadBytes > BATCH_BYTES_TARGET ? this.#openBatch(stream) : batch;
   }
 
   /** Starts an operation on a queue in the current entry; its fields follow, then `endOperation`. */

@@ -4,8 +4,9 @@
  */
 
 import { VarveError } from "../api/errors.js";
+import { getU32, getU64 } from "../api/integers.js";
 import { batchFileBytes, type RecordCursor } from "../storage/batch.js";
-import { align8, Decoder, getU32, getU64, MalformedError } from "../storage/bytes.js";
+import { align8, Decoder, MalformedError } from "../storage/bytes.js";
 import type { Disk } from "../storage/disk.js";
 import { SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, segmentHeaderProblem } from "../storage/segment.js";
 import { decodeSnapshot, type SnapshotSection } from "../storage/snapshot.js";

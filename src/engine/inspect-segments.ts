@@ -1,7 +1,8 @@
 /** Inspects segments and their indexes: against the runs that the snapshot names, or on their own where it is lost. */
 
+import { getU32, getU64 } from "../api/integers.js";
 import type { RecordCursor } from "../storage/batch.js";
-import { align8, getU32, getU64 } from "../storage/bytes.js";
+import { align8 } from "../storage/bytes.js";
 import { crc32 } from "../storage/crc32.js";
 import type { Disk } from "../storage/disk.js";
 import { decodeIndex, type Run, SEGMENT_HEADER_BYTES, type Segment, segmentHeaderProblem } from "../storage/segment.js";

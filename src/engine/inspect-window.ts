@@ -3,6 +3,7 @@
  * that are checked before they are believed, and the search for the next intact thing behind damage.
  */
 
+import { getU32 } from "../api/integers.js";
 import {
   BATCH_HEADER_BYTES,
   type BatchHeader,
@@ -11,7 +12,7 @@ import {
   RecordCursor,
   readBatchHeader,
 } from "../storage/batch.js";
-import { getU32, MalformedError } from "../storage/bytes.js";
+import { MalformedError } from "../storage/bytes.js";
 import type { DiskFile } from "../storage/disk.js";
 import {
   ENTRY_HEADER_BYTES,

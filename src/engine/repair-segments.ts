@@ -1,7 +1,8 @@
 /** Finds what is intact in segments, and copies it to new ones without what is not. */
 
+import { getU32, getU64 } from "../api/integers.js";
 import { batchFileBytes, type RecordCursor } from "../storage/batch.js";
-import { align8, getU32, getU64 } from "../storage/bytes.js";
+import { align8 } from "../storage/bytes.js";
 import type { Disk, DiskFile } from "../storage/disk.js";
 import {
   encodeSegmentHeader,

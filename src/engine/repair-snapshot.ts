@@ -1,7 +1,7 @@
 /** Reads snapshots that are damaged. */
 
 import { VarveError } from "../api/errors.js";
-import { getU32, putU32 } from "../storage/bytes.js";
+import { getU32, putU32 } from "../api/integers.js";
 import { crc32 } from "../storage/crc32.js";
 import { decodeSnapshot, type Snapshot } from "../storage/snapshot.js";
 

@@ -154,7 +154,7 @@ test("requests under way with one number, of several producers, are told apart",
     nameOf(B, 7),
   ];
   const found = () => names.map((name) => underWay.find(name)?.kind);
-  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve())!);
+  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve()) || assert.fail());
   assert.deepEqual(found(), [0, 1, 2, 3]);
   assert.equal(underWay.has(nameOf(B, 8)), false);
   underWay.remove(groups[1]!);
@@ -171,10 +171,11 @@ test("requests that one promise answers are found by their numbers, and end toge
   const names = Array.from({ length: 50 }, (_, index) => nameOf(A, 10 + index));
   const indexes = names.map((_, index) => index);
   const together = Promise.resolve();
-  const groups = names.flatMap((name, index) => underWay.add(name, 1, together, index) ?? []);
+  const groups = names.flatMap((name, index) => underWay.add(name, 1, together, index) || []);
   assert.equal(groups.length, 4, "numbers that stand together are one");
   const alone = Promise.resolve();
-  const other = underWay.add(nameOf(A, 9), 2, alone)!;
+  const other = underWay.add(nameOf(A, 9), 2, alone) || assert.fail();
+  assert.equal(underWay.add(nameOf(A, 40), 1, together, 30), false, "there is one already");
   underWay.add(nameOf(B, 10), 1, together, 50);
   const found = () => names.map((name) => underWay.find(name)?.index);
   assert.deepEqual(found(), indexes);
@@ -230,7 +231,7 @@ test("requests of many producers that count in step are found at once", () => {
       settled: 0,
     };
   });
-  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve())!);
+  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve()) || assert.fail());
   for (const [kind, name] of names.entries()) assert.equal(underWay.find(name)?.kind, kind);
   for (const group of groups) underWay.remove(group);
   assert.ok(looks < 20 * names.length, `${looks} looks at the names of ${names.length}`);

@@ -102,6 +102,10 @@ class Answers {
     return index < 0 ? undefined : this.#texts[index];
   }
 
+  has(sequence: number): boolean {
+    return this.#indexOf(sequence) >= 0;
+  }
+
   add(sequence: number, text: string): void {
     if (sequence > this.#highest) this.#highest = sequence;
     this.#sequences.push(sequence);
@@ -197,16 +201,21 @@ export class RequestsUnderWay {
     return { kind, answer, index: indexFrom === undefined ? undefined : indexFrom + (sequence % TOGETHER) };
   }
 
-  /**
-   * @param name which there is none of
-   * @returns what is to be removed in the end; undefined: that goes with one before it
-   */
-  add({ from, sequence }: RequestName, kind: number, answer: Promise<unknown>, index?: number): Group | undefined {
+  /** @returns what is to be removed in the end; undefined: that goes with one before it; false: the name is there already */
+  add(
+    { from, sequence }: RequestName,
+    kind: number,
+    answer: Promise<unknown>,
+    index?: number,
+  ): Group | undefined | false {
     const { text } = from;
     const member = sequence % TOGETHER;
     const stretch = (sequence - member) / TOGETHER;
     const indexFrom = index === undefined ? undefined : index - member;
     const newest = this.#places[this.#placeOf(text, stretch)];
+    for (let group = newest; group !== undefined; group = group.next) {
+      if (isIn(group, text, stretch, member)) return false;
+    }
     if (newest !== undefined && newest.answer === answer && newest.stretch === stretch && newest.text === text) {
       if (newest.indexFrom === indexFrom && newest.kind === kind) {
         newest.members |= 1 << member;
@@ -285,6 +294,7 @@ export class RequestTable {
   /** In the order in which they were last heard of. */
   readonly #heard = new LinkedList<Producer>();
   #bytes = 0;
+  #asked: Producer | undefined;
 
   get isEmpty(): boolean {
     return this.#producers.size === 0;
@@ -295,6 +305,18 @@ export class RequestTable {
     let answers = 0;
     for (const producer of this.#producers.values()) answers += producer.answers.size;
     return { producers: this.#producers.size, answers };
+  }
+
+  /** Whether a request has been carried out, or may have been. */
+  has({ from, sequence }: RequestName): boolean {
+    const known = this.#known(from.text);
+    return known !== undefined && (sequence <= known.forgotten || known.answers.has(sequence));
+  }
+
+  /** Mostly the one that was asked for last: requests of a producer come several at a time. */
+  #known(text: string): Producer | undefined {
+    if (this.#asked?.text !== text) this.#asked = this.#producers.get(text);
+    return this.#asked;
   }
 
   /** Undefined for a request that has not been carried out, as far as is known. */
@@ -332,7 +354,7 @@ export class RequestTable {
   #heardOf(text: string): Producer {
     const { newest } = this.#heard;
     if (newest?.text === text) return newest;
-    let known = this.#producers.get(text);
+    let known = this.#known(text);
     if (known === undefined) {
       known = newProducer(text);
       this.#producers.set(text, known);
@@ -370,6 +392,7 @@ export class RequestTable {
       while (producer.answers.size > 0) this.#forgot(producer.answers.shift());
       this.#heard.delete(producer);
       this.#producers.delete(producer.text);
+      if (producer === this.#asked) this.#asked = undefined;
     }
   }
 

@@ -97,7 +97,8 @@ class Sets implements Run {
       this.#left = count;
       const { tasks } = this.#queue;
       for (let index = 0; index < count; index++) {
-        this.#front.puts.add(STORE, tasks, this, index, undefined, undefined, bodies[index]!);
+        const body = bodies[index]!;
+        this.#front.puts.add(STORE, tasks, this, index, undefined, undefined, body, 0, body.length);
       }
       return;
     }

@@ -52,13 +52,22 @@ export interface Affected {
  * @throws VarveError `ERR_FORBIDDEN`
  */
 export function authorise(principal: Principal, method: Method, affected: readonly Affected[]): void {
-  for (const { permission, kind, queue } of affected) {
-    if (principal.may(permission, kind, queue)) continue;
-    const object = kind === "directory" ? "the directory" : `the ${kind} queue ${show(queue)}`;
-    throw new VarveError(
-      "ERR_FORBIDDEN",
-      `${show(principal.name)} may not ${method.name}: it takes the permission to ${permission} on ${object}`,
-      { details: { permission, ...(kind === "directory" ? {} : { kind, queue }) } },
-    );
-  }
+  for (const { permission, kind, queue } of affected) authoriseOne(principal, method, permission, kind, queue);
+}
+
+/** The same, of one thing. */
+export function authoriseOne(
+  principal: Principal,
+  method: Method,
+  permission: Permission,
+  kind: ObjectKind,
+  queue: string,
+): void {
+  if (principal.may(permission, kind, queue)) return;
+  const object = kind === "directory" ? "the directory" : `the ${kind} queue ${show(queue)}`;
+  throw new VarveError(
+    "ERR_FORBIDDEN",
+    `${show(principal.name)} may not ${method.name}: it takes the permission to ${permission} on ${object}`,
+    { details: { permission, ...(kind === "directory" ? {} : { kind, queue }) } },
+  );
 }

@@ -24,7 +24,7 @@ import { METHODS, type Method, Methods } from "../wire/methods.js";
 import { readName } from "../wire/name.js";
 import { Output } from "../wire/output.js";
 import { readValue, writeValue } from "../wire/value.js";
-import { authorise } from "./access.js";
+import { authorise, authoriseOne } from "./access.js";
 import { affectedBy, RUN, type ValueCall, withName } from "./calls.js";
 import { HOT } from "./hot-calls.js";
 import type { Front } from "./server.js";
@@ -326,7 +326,7 @@ export class Connection {
   #authorise(session: Session, method: Method, handle: Handle): void {
     const { needs } = method;
     if (needs === "read" || needs === "write" || needs === "admin") {
-      authorise(session.principal, method, [{ permission: needs, kind: handle.kind, queue: handle.queue }]);
+      authoriseOne(session.principal, method, needs, handle.kind, handle.queue);
     }
   }
 
@@ -420,17 +420,20 @@ export class Connection {
 
   // -------------------------------------------------------------------------------------------------------- calls that are made together
 
-  /** Puts a message into a queue, together with others that go there in this turn. */
+  /** Puts a message, which stands in lent memory, into a queue, together with others that go there in this turn. */
   put<Q extends LogQueue | TaskQueue, T>(
     put: Put<Q, Connection, T>,
     queue: Q,
     id: number,
     name: CallName | undefined,
     durability: Durability | undefined,
-    message: Buffer,
+    memory: Buffer,
+    start: number,
+    end: number,
   ): void {
-    const { puts } = this.front;
-    puts.add(put, queue, this, id, name, durability, message);
+    const { puts, copies } = this.front;
+    const at = copies.copy(memory, start, end);
+    puts.add(put, queue, this, id, name, durability, copies.memory, at, at + end - start);
     this.#putIn = puts.turn;
   }
 

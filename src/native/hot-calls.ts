@@ -12,7 +12,6 @@ import type {
   Enqueued,
   EnqueueOptions,
   LogQueue,
-  MessageInit,
   RequestIdentity,
   TaskQueue,
   TaskSource,
@@ -23,6 +22,8 @@ import { Kind } from "../wire/frame.js";
 import type { Input } from "../wire/input.js";
 import {
   durabilityOf,
+  isPlainMessage,
+  PAYLOAD_AT,
   readMessage,
   readMessages,
   readTerms,
@@ -134,23 +135,19 @@ function tellFailure(connection: Connection, method: Method, id: number, error: 
   connection.fail(id, error);
 }
 
-/**
- * Has a call that puts one message in made together with others of this turn, where that can be.
- * @param message of `front.copies` if it comes alone
- */
+/** Has a call that puts the message which is left in made together with others of this turn, where that can be. */
 function putTogether<Q extends LogQueue | TaskQueue, T>(
   connection: Connection,
-  { method, id, request }: HotCall,
+  { method, id, request, input }: HotCall,
   put: Put<Q, Connection, T>,
   queue: Q,
   durability: Durability | undefined,
-  message: Buffer | MessageInit<Buffer>,
 ): boolean {
   // A name that is none is the contract's to refuse.
   if (request !== undefined && !(request instanceof CallName)) return false;
-  if (!(message instanceof Uint8Array) || message.length > COPIED_BYTES_MAX) return false;
+  if (!isPlainMessage(input, COPIED_BYTES_MAX)) return false;
   connection.begun(method);
-  connection.put(put, queue, id, request, durability, message);
+  connection.put(put, queue, id, request, durability, input.memory, input.at + PAYLOAD_AT, input.endAt);
   return true;
 }
 
@@ -178,9 +175,9 @@ function append(connection: Connection, call: HotCall): void {
   const { input } = call;
   const log = logOf(call);
   const flags = input.u8();
-  const message = readMessage(input, connection.front.copies);
+  if (putTogether(connection, call, INTO_LOG, log, durabilityOf(flags))) return;
+  const message = readMessage(input);
   input.end();
-  if (putTogether(connection, call, INTO_LOG, log, durabilityOf(flags), message)) return;
   connection.makePuts();
   const options = commitOptions(call, flags);
   answer(connection, call, log.append(message, options), writeOffset);
@@ -236,9 +233,9 @@ function enqueue(connection: Connection, call: HotCall): void {
   const { input } = call;
   const tasks = tasksOf(call);
   const terms = readTerms(input);
-  const message = readMessage(input, connection.front.copies);
+  if (terms === undefined && putTogether(connection, call, INTO_TASKS, tasks, undefined)) return;
+  const message = readMessage(input);
   input.end();
-  if (terms === undefined && putTogether(connection, call, INTO_TASKS, tasks, undefined, message)) return;
   connection.makePuts();
   const enqueued = tasks.enqueue(message, named(terms, call));
   answer(connection, call, enqueued, writeEnqueued);

@@ -7,7 +7,7 @@
 
 import type { CallName } from "../api/call-name.js";
 import type { CommitOptions, Durability, LogQueue, MessageQueue, TaskQueue } from "../api/contract.js";
-import { PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
+import { Payloads, PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
 import { turnEndOf } from "./turn-end.js";
 
 /** Calls that are collected, at most, and the bytes of their messages, about. */
@@ -46,7 +46,7 @@ export class Puts {
     this.#atTurnEnd = turnEndOf(mq);
   }
 
-  /** @param message stays as it is until it has been put in */
+  /** @param memory in which a message stands from `start` to `end`; it stays as it is until that has been put in */
   add<Q extends LogQueue | TaskQueue, P, T>(
     put: Put<Q, P, T>,
     queue: Q & Partial<PutsEach<T>>,
@@ -54,19 +54,21 @@ export class Puts {
     id: number,
     name: CallName | undefined,
     durability: Durability | undefined,
-    message: Buffer,
+    memory: Buffer,
+    start: number,
+    end: number,
   ): void {
-    this.makeRoom(message.length);
+    this.makeRoom(end - start);
     this.#calls++;
-    this.#bytes += message.length;
+    this.#bytes += end - start;
     const place = this.#placeOf(queue[PUTS_INTO] ?? queue);
     const { run } = place;
     if (run?.takes(put, name !== undefined, durability) === true) {
-      run.add(putter, id, name, message);
+      run.add(putter, id, name, memory, start, end);
       return;
     }
     // Behind the one before it.
-    place.run = new PutRun(place, put, queue, putter, id, name, durability, message);
+    place.run = new PutRun(place, put, queue, putter, id, name, durability, new Payloads(memory, start, end));
     this.#runs.push(place.run);
     if (this.#isDue) return;
     this.#isDue = true;
@@ -111,7 +113,7 @@ interface Run {
   readonly place: Place;
   /** Whether calls of that kind can go with those that are there. */
   takes(put: unknown, isNamed: boolean, durability: Durability | undefined): boolean;
-  add(putter: unknown, id: number, name: CallName | undefined, message: Buffer): void;
+  add(putter: unknown, id: number, name: CallName | undefined, memory: Buffer, start: number, end: number): void;
   carryOut(): void;
 }
 
@@ -120,12 +122,11 @@ class PutRun<Q extends LogQueue | TaskQueue, P, T> implements Run {
   readonly #put: Put<Q, P, T>;
   readonly #queue: Q & Partial<PutsEach<T>>;
   readonly #durability: Durability | undefined;
-  // Lists are made with their first: most stay at a few, and an empty one takes room for many when it gets it.
   readonly #putters: P[];
   readonly #ids: number[];
   /** Undefined: they have none. */
   readonly #names: CallName[] | undefined;
-  #messages: Buffer[];
+  #payloads: Payloads | undefined;
 
   constructor(
     place: Place,
@@ -135,7 +136,7 @@ class PutRun<Q extends LogQueue | TaskQueue, P, T> implements Run {
     id: number,
     name: CallName | undefined,
     durability: Durability | undefined,
-    message: Buffer,
+    payloads: Payloads,
   ) {
     this.place = place;
     this.#put = put;
@@ -144,30 +145,30 @@ class PutRun<Q extends LogQueue | TaskQueue, P, T> implements Run {
     this.#putters = [putter];
     this.#ids = [id];
     this.#names = name === undefined ? undefined : [name];
-    this.#messages = [message];
+    this.#payloads = payloads;
   }
 
   takes(put: unknown, isNamed: boolean, durability: Durability | undefined): boolean {
     return put === this.#put && isNamed === (this.#names !== undefined) && durability === this.#durability;
   }
 
-  add(putter: P, id: number, name: CallName | undefined, message: Buffer): void {
+  add(putter: P, id: number, name: CallName | undefined, memory: Buffer, start: number, end: number): void {
     this.#putters.push(putter);
     this.#ids.push(id);
     if (name !== undefined) this.#names?.push(name);
-    this.#messages.push(message);
+    this.#payloads!.add(memory, start, end);
   }
 
   carryOut(): void {
-    const messages = this.#messages;
+    const payloads = this.#payloads!;
     // They are not kept until the answers have come.
-    this.#messages = [];
+    this.#payloads = undefined;
     const queue = this.#queue;
     let told: Promise<T[]> | Promise<T>[];
     try {
       told =
-        queue[PUT_EACH]?.(messages, this.#durability, this.#names) ??
-        messages.map((message, index) => this.#one(message, this.#names?.[index]));
+        queue[PUT_EACH]?.(payloads, this.#durability, this.#names) ??
+        this.#ids.map((_, index) => this.#one(payloads.at(index), this.#names?.[index]));
     } catch (error) {
       told = Promise.reject(error as Error);
     }

@@ -2,6 +2,7 @@ import type { Codec } from "../api/codec.js";
 import type { Headers, Input } from "../api/contract.js";
 import { VarveError } from "../api/errors.js";
 import { InputParser } from "../api/input.js";
+import type { Payloads } from "../api/put-each.js";
 import { formatBytes } from "../api/units.js";
 import type { Engine } from "../engine/engine.js";
 import { type RecordParts, recordBytesMax } from "../storage/batch.js";
@@ -40,6 +41,13 @@ function tooLarge(bytes: number, limit: number): VarveError {
       "Store large objects elsewhere and enqueue their address, or raise maxMessageBytes.",
     { details: { size: bytes, limit } },
   );
+}
+
+/** @throws VarveError `ERR_TOO_LARGE`: one of them is refused, which alone is told more */
+export function checkPayloads({ starts, ends }: Payloads, bytesMax: number): void {
+  for (let index = 0; index < starts.length; index++) {
+    if (ends[index]! - starts[index]! > bytesMax) throw new VarveError("ERR_TOO_LARGE", "one of several is too large");
+  }
 }
 
 /** Makes records their own: a call that waits must not see what its caller does with the arguments meanwhile. */

@@ -39,17 +39,17 @@ import {
   resolveTailOptions,
   resolveTransactionAppendOptions,
 } from "../api/options.js";
-import { PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
+import { type Payloads, PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
 import { formatBytes } from "../api/units.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
-import { type RecordParts, recordBytesMax } from "../storage/batch.js";
+import { payloadsBytesMax, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { StreamReader } from "../storage/stream-reader.js";
 import { asItStands, type Change, foreignQueue } from "./commit.js";
 import { GroupType } from "./group.js";
 import { EmbeddedMember, openGroup } from "./group-member.js";
-import { detach, InputReader, park, totalBytesMax } from "./input.js";
+import { checkPayloads, detach, InputReader, park, totalBytesMax } from "./input.js";
 import { countRecords } from "./log-count.js";
 import { LogRecords } from "./log-records.js";
 import { needOf, type RoomClaim } from "./log-room.js";
@@ -84,7 +84,7 @@ interface Start {
 }
 
 /** A log queue of an embedded directory. */
-export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, LendingLog, PutsEach<number, I> {
+export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, LendingLog, PutsEach<number> {
   readonly kind = "log";
   readonly name: string;
   readonly #engine: Engine;
@@ -140,7 +140,7 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
   }
 
   [PUT_EACH](
-    inputs: readonly Input<I>[],
+    payloads: Payloads,
     durability: Durability | undefined,
     names: readonly CallName[] | undefined,
   ): Promise<number[]> | Promise<number>[] {
@@ -148,17 +148,20 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
       this.#engine,
       names,
       WHOLE_NUMBER,
-      inputs.length,
+      payloads.count,
       !this.#state.room.limited, // a batch goes in as a whole, or not at all
       (run, resolve, reject) => {
         this.#checkOpen();
+        const engine = this.#engine;
         const { stream, config } = this.#state;
-        const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
-        checkSizes(records, config.limits.maxMessageBytes);
+        checkPayloads(payloads, config.limits.maxMessageBytes || engine.options.maxMessageBytes);
         if (stream.deleted !== undefined) throw stream.deleted;
-        this.#stage(records, totalBytesMax(records), durability, allOf, resolve, reject, run);
+        engine.begin(payloadsBytesMax(payloads.count, payloads.bytes), payloads.count, requestBytes(run), false);
+        const first = engine.appendAll(stream, payloads);
+        const told = Array.from({ length: payloads.count }, (_, index) => first + index);
+        engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), run?.tells(told));
       },
-      (index, request) => this.append(inputs[index]!, { durability, request }),
+      (index, request) => this.append(payloads.at(index) as Input<I>, { durability, request }),
     );
   }
 

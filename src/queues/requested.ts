@@ -305,7 +305,7 @@ function settledLater<T>() {
 }
 
 function isNew(engine: Engine, name: RequestName): boolean {
-  return !engine.underWay.has(name) && engine.catalog.requests.find(name) === undefined;
+  return !engine.underWay.has(name) && !engine.catalog.requests.has(name);
 }
 
 function areNew(engine: Engine, calls: IdentifiedCommit): boolean {
@@ -319,7 +319,7 @@ function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>)
   const begun: Group[] = [];
   for (let index = 0; index < calls.count; index++) {
     const group = engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);
-    if (group !== undefined) begun.push(group);
+    if (group) begun.push(group);
   }
   endOnceAnswered(engine, begun, told);
   return told;
@@ -334,11 +334,11 @@ function begin<T>(engine: Engine, run: RequestRun<T> | undefined, told: Promise<
   const begun: Group[] = [];
   for (let index = 0; index < run.count; index++) {
     const name = run.nameOf(index);
-    if (!isNew(engine, name)) {
+    const group = !engine.catalog.requests.has(name) && engine.underWay.add(name, run.kind, told, index);
+    if (group === false) {
       end(engine, begun);
       return undefined;
     }
-    const group = engine.underWay.add(name, run.kind, told, index);
     if (group !== undefined) begun.push(group);
   }
   return begun;

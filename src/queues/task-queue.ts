@@ -47,16 +47,16 @@ import {
   resolveTransactionEnqueueOptions,
   type TaskConfig,
 } from "../api/options.js";
-import { PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
+import { type Payloads, PUT_EACH, PUTS_INTO, type PutsEach } from "../api/put-each.js";
 import { checkScheduleName, checkTaskName, resolveDue, resolveScheduleSpec } from "../api/schedule-options.js";
 import type { Engine } from "../engine/engine.js";
 import { ValueOperation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
-import { type RecordParts, recordBytesMax } from "../storage/batch.js";
+import { payloadsBytesMax, type RecordParts, recordBytesMax } from "../storage/batch.js";
 import { asItStands, type Change, commit, foreignQueue } from "./commit.js";
 import { SETTLE_BYTES_MAX } from "./consumer.js";
 import type { EmbeddedDeadLetters } from "./dead-letters.js";
-import { detach, InputReader, park, totalBytesMax } from "./input.js";
+import { checkPayloads, detach, InputReader, park } from "./input.js";
 import type { FlowTask } from "./new-flow.js";
 import { NewTasks } from "./new-tasks.js";
 import { RecurringSchedule, SCHEDULES_MAX, sameTimes, type Timing } from "./recurring.js";
@@ -85,7 +85,7 @@ import type { TaskState } from "./task-state.js";
 /** A task queue of an embedded directory. */
 export class EmbeddedTasks<I = Bytes, O = Buffer>
   extends EmbeddedSource<O>
-  implements TaskQueue<I, O>, PutsEach<Enqueued, I>
+  implements TaskQueue<I, O>, PutsEach<Enqueued>
 {
   readonly kind = "task";
   readonly #state: TaskState;
@@ -161,7 +161,7 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
   }
 
   [PUT_EACH](
-    inputs: readonly Input<I>[],
+    payloads: Payloads,
     durability: Durability | undefined,
     names: readonly CallName[] | undefined,
   ): Promise<Enqueued[]> | Promise<Enqueued>[] {
@@ -169,13 +169,22 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
       this.engine,
       names,
       this.#oneTask,
-      inputs.length,
+      payloads.count,
       !this.#state.room.isLimited, // a batch goes in as a whole, also past the limits
       (run, resolve, reject) => {
-        const records = inputs.map((input) => this.#input.read(input, undefined, undefined));
-        this.#stagePlain(records, totalBytesMax(records), durability, allOf, resolve, reject, run);
+        const { engine } = this;
+        this.checkOpen();
+        checkPayloads(payloads, engine.options.maxMessageBytes);
+        engine.begin(payloadsBytesMax(payloads.count, payloads.bytes), payloads.count, requestBytes(run), false);
+        const first = engine.appendAll(this.#state.tasks, payloads);
+        const told = Array.from(
+          { length: payloads.count },
+          (_, index) => new EnqueuedTask(this, String(first + index), true),
+        );
+        engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), run?.tells(told));
+        this.consumer.delivery.wake();
       },
-      (index, request) => this.enqueue(inputs[index]!, { durability, request }),
+      (index, request) => this.enqueue(payloads.at(index) as Input<I>, { durability, request }),
     );
   }
 

@@ -26,7 +26,9 @@
  * - Timestamps never fall from one record of a stream to the next.
  */
 
-import { align8, getU32, getU64, MalformedError, putU32, putU64, putVarint, VARINT_BYTES_MAX } from "./bytes.js";
+import { copyBytes } from "../api/copy-bytes.js";
+import { getU32, getU64, putU32, putU64 } from "../api/integers.js";
+import { align8, MalformedError, putVarint, VARINT_BYTES_MAX } from "./bytes.js";
 import { crc32 } from "./crc32.js";
 
 export const BATCH_HEADER_BYTES = 40;
@@ -48,6 +50,8 @@ const FLAGS_KNOWN = 15;
 
 /** Fixed part of a record, at most: length, flags, and the two varints. */
 const RECORD_FIXED_BYTES_MAX = 4 + 1 + 2 * VARINT_BYTES_MAX;
+/** What stands before the payload of a record that is nothing else: length, flags, and a varint of 0. */
+const PLAIN_BYTES = 4 + 1 + 1;
 const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze({});
 
 /** The parts of a record as a queue hands them over. */
@@ -79,6 +83,11 @@ export function recordBytesMax(record: RecordParts): number {
     }
   }
   return bytes;
+}
+
+/** The same for `count` records that are nothing but payloads, of so many bytes together. */
+export function payloadsBytesMax(count: number, bytes: number): number {
+  return count * RECORD_FIXED_BYTES_MAX + bytes;
 }
 
 /** Payload bytes of the record that was written last: a second return value would be an allocation. */
@@ -131,6 +140,17 @@ export function putRecord(
   putU32(buffer, position, at - position);
   buffer[position + 4] = flags;
   return at;
+}
+
+/** The same for a record that is nothing but a payload, wherever that stands. */
+export function putPayload(buffer: Buffer, position: number, memory: Buffer, start: number, end: number): number {
+  const payloadStart = position + PLAIN_BYTES;
+  const next = payloadStart + end - start;
+  putU32(buffer, position, next - position);
+  buffer[position + 4] = 0;
+  buffer[position + 5] = 0;
+  copyBytes(memory, start, end, buffer, payloadStart);
+  return next;
 }
 
 function putSized(buffer: Buffer, position: number, value: string | Uint8Array): number {

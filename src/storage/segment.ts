@@ -15,7 +15,7 @@
  * - The index beside it (.idx) is a hint: it can be rebuilt from the segment at any time.
  */
 
-import { getU32, putU32, putU64 } from "./bytes.js";
+import { getU32, putU32, putU64 } from "../api/integers.js";
 import { crc32 } from "./crc32.js";
 
 export const SEGMENT_MAGIC = "VARVESEG";

@@ -20,7 +20,8 @@
  * - `generation` is that of the log files which may follow; `crc` is the checksum of entry `lsn`.
  */
 
-import { Decoder, Encoder, getU32, getU64, MalformedError, putU32, putU64 } from "./bytes.js";
+import { getU32, getU64, putU32, putU64 } from "../api/integers.js";
+import { Decoder, Encoder, MalformedError } from "./bytes.js";
 import { crc32 } from "./crc32.js";
 import type { Disk } from "./disk.js";
 

@@ -32,7 +32,7 @@
  * - A file's `first lsn` is its predecessor's last lsn + 1, so a hole at the end of a file shows.
  */
 
-import { getU32, getU64, putU32, putU64 } from "./bytes.js";
+import { getU32, getU64, putU32, putU64 } from "../api/integers.js";
 import { crc32 } from "./crc32.js";
 
 export const WAL_MAGIC = "VARVEWAL";

@@ -8,8 +8,9 @@
  */
 
 import { VarveError } from "../api/errors.js";
+import { getU32 } from "../api/integers.js";
 import { batchFileBytes, batchIsIntact, readBatchHeader } from "./batch.js";
-import { align8, getU32 } from "./bytes.js";
+import { align8 } from "./bytes.js";
 import { crc32 } from "./crc32.js";
 import type { Disk, DiskFile } from "./disk.js";
 import {

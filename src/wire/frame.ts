@@ -18,6 +18,7 @@
  */
 
 import { VarveError } from "../api/errors.js";
+import { getU32 } from "../api/integers.js";
 import { giveLarge, LARGE_BYTES, takeLarge } from "./buffers.js";
 import { Input } from "./input.js";
 
@@ -184,7 +185,7 @@ export class FrameParser {
     let at = this.#preamble < PREAMBLE.length ? this.#readPreamble(piece) : 0;
     if (this.#filled > 0) at = this.#complete(piece, at);
     while (!this.#stopped && piece.length - at >= LENGTH_BYTES) {
-      const length = this.#checked(piece.readUInt32LE(at));
+      const length = this.#checked(getU32(piece, at));
       const end = at + LENGTH_BYTES + length;
       if (end > piece.length) break;
       if (this.#loan === "pieces") this.#emit(Buffer.from(piece.subarray(at, end)), LENGTH_BYTES, end - at);
@@ -219,7 +220,7 @@ export class FrameParser {
       at = end;
       if (this.#filled < LENGTH_BYTES) return at;
     }
-    this.#checked(this.#partial.readUInt32LE(0));
+    this.#checked(getU32(this.#partial, 0));
     const whole = wholeOf(this.#partial, 0);
     const end = Math.min(piece.length, at + whole - this.#filled);
     this.#keep(piece, at, end, whole);
@@ -282,7 +283,7 @@ export class FrameParser {
   }
 
   #emit(source: Buffer, from: number, to: number): void {
-    const id = source.readUInt32LE(from + 1);
+    const id = getU32(source, from + 1);
     this.#body.read(source, from + HEAD_BYTES, to);
     if (!this.#handler.frame(source[from]!, id, this.#body)) this.#stopped = true;
     this.#body.read(NOTHING, 0, 0);
@@ -291,5 +292,5 @@ export class FrameParser {
 
 /** Bytes of the whole frame that begins there. */
 function wholeOf(bytes: Buffer, at: number): number {
-  return LENGTH_BYTES + bytes.readUInt32LE(at);
+  return LENGTH_BYTES + getU32(bytes, at);
 }

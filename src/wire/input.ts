@@ -1,13 +1,5 @@
 import { VarveError } from "../api/errors.js";
-
-const HIGH = 2 ** 32;
-/** Of the upper half of a whole number below 2^53. */
-const HIGH_MAX = 2 ** 21;
-
-/** Memory for what is to stay longer than a body. */
-export interface Copies {
-  copy(source: Buffer, from: number, to: number): Buffer;
-}
+import { getU32, getU64 } from "../api/integers.js";
 
 /** Reads the body of a frame. Every call throws `ERR_PROTOCOL` where the body ends too early. */
 export class Input {
@@ -30,6 +22,20 @@ export class Input {
     this.#end = to;
   }
 
+  /** In which the body stands, good as long as that is. */
+  get memory(): Buffer {
+    return this.#bytes;
+  }
+
+  /** Where in `memory` what has not been read begins, and where it ends. */
+  get at(): number {
+    return this.#at;
+  }
+
+  get endAt(): number {
+    return this.#end;
+  }
+
   /** Bytes that have not been read. */
   get left(): number {
     return this.#end - this.#at;
@@ -40,18 +46,18 @@ export class Input {
   }
 
   u16(): number {
-    return this.#bytes.readUInt16LE(this.#skip(2));
+    const at = this.#skip(2);
+    return this.#bytes[at]! | (this.#bytes[at + 1]! << 8);
   }
 
   u32(): number {
-    return this.#bytes.readUInt32LE(this.#skip(4));
+    return getU32(this.#bytes, this.#skip(4));
   }
 
   u64(): number {
-    const at = this.#skip(8);
-    const high = this.#bytes.readUInt32LE(at + 4);
-    if (high >= HIGH_MAX) throw malformed("a number of 2^53 or more");
-    return high * HIGH + this.#bytes.readUInt32LE(at);
+    const value = getU64(this.#bytes, this.#skip(8));
+    if (Number.isNaN(value)) throw malformed("a number of 2^53 or more");
+    return value;
   }
 
   f64(): number {
@@ -61,13 +67,6 @@ export class Input {
   /** A view, good as long as the body is. */
   data(): Buffer {
     return this.raw(this.u32());
-  }
-
-  /** The same, to be kept as long as those copies are. */
-  copiedData(copies: Copies): Buffer {
-    const length = this.u32();
-    const at = this.#skip(length);
-    return copies.copy(this.#bytes, at, at + length);
   }
 
   /** The same, to be kept. */

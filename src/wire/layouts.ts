@@ -12,8 +12,9 @@
  */
 
 import type { Durability, EnqueueOptions, Headers, LogRecord, MessageInit, Task } from "../api/contract.js";
+import { getU32 } from "../api/integers.js";
 import type { GivenTask } from "../api/take-each.js";
-import { type Copies, type Input, malformed } from "./input.js";
+import { type Input, malformed } from "./input.js";
 import type { Output } from "./output.js";
 
 const KEY = 1;
@@ -27,6 +28,9 @@ const MESSAGE_BYTES_MIN = 5;
 const TASK_BYTES_MIN = 26;
 const RECORD_BYTES_MIN = 21;
 const HEADER_BYTES_MIN = 8;
+
+/** Of a message that is nothing else: behind its flags and its length. */
+export const PAYLOAD_AT = 1 + 4;
 
 const UNCOUNTED_CHARS = 128;
 
@@ -59,12 +63,19 @@ export function writeMessage(output: Output, { payload, key, headers }: Parts): 
 }
 
 /**
- * As `append` and `enqueue` of a queue of bytes take it.
- * @param copies for a payload that comes alone
+ * Whether the rest of a body is one message, and that nothing but a payload of up to so many bytes: its last bytes, from
+ * `PAYLOAD_AT` behind the place at which the input is. Nothing is read.
  */
-export function readMessage(input: Input, copies?: Copies): Buffer | MessageInit<Buffer> {
+export function isPlainMessage(input: Input, bytesMax: number): boolean {
+  const { left } = input;
+  if (left < PAYLOAD_AT || left > PAYLOAD_AT + bytesMax || input.memory[input.at] !== 0) return false;
+  return getU32(input.memory, input.at + 1) === left - PAYLOAD_AT;
+}
+
+/** As `append` and `enqueue` of a queue of bytes take it. */
+export function readMessage(input: Input): Buffer | MessageInit<Buffer> {
   const flags = input.u8();
-  if (flags === 0) return copies === undefined ? input.data() : input.copiedData(copies);
+  if (flags === 0) return input.data();
   const key = (flags & KEY) === 0 ? undefined : input.data();
   const headers = (flags & HEADERS) === 0 ? undefined : readHeaders(input);
   return { payload: input.data(), key, headers };

@@ -1,5 +1,6 @@
 import { copyBytes } from "../api/copy-bytes.js";
 import { VarveError } from "../api/errors.js";
+import { putU32, putU64 } from "../api/integers.js";
 import { formatBytes } from "../api/units.js";
 import { giveLarge, LARGE_BYTES, takeLarge } from "./buffers.js";
 import { FRAME_HEAD_BYTES, LENGTH_BYTES } from "./frame.js";
@@ -9,7 +10,6 @@ const SLAB_BYTES = 64 * 1024;
 const COUNTED_CHARS = 4096;
 /** Longer text is written by the runtime. */
 const ASCII_CHARS = 64;
-const HIGH = 2 ** 32;
 
 /** Frames from here on are written to a buffer of their own. */
 const OWN_FROM_BYTES = SLAB_BYTES / 2;
@@ -53,7 +53,7 @@ export class Output {
     this.#at = this.#frame;
     this.#ensure(FRAME_HEAD_BYTES);
     this.#slab[this.#at + LENGTH_BYTES] = kind;
-    this.#slab.writeUInt32LE(id, this.#at + LENGTH_BYTES + 1);
+    putU32(this.#slab, this.#at + LENGTH_BYTES + 1, id);
     this.#at += FRAME_HEAD_BYTES;
   }
 
@@ -86,7 +86,7 @@ export class Output {
         { details: { size: length, limit: this.frameBytesMax } },
       );
     }
-    this.#slab.writeUInt32LE(length, this.#frame);
+    putU32(this.#slab, this.#frame, length);
     this.#frame = this.#at;
     if (this.#aside !== undefined) {
       this.#shelve();
@@ -135,15 +135,15 @@ export class Output {
 
   u32(value: number): void {
     this.#ensure(4);
-    this.#at = this.#slab.writeUInt32LE(value, this.#at);
+    putU32(this.#slab, this.#at, value);
+    this.#at += 4;
   }
 
   /** A whole number up to 2^53 - 1, in 8 bytes. */
   u64(value: number): void {
     this.#ensure(8);
-    const high = Math.floor(value / HIGH);
-    this.#at = this.#slab.writeUInt32LE(value - high * HIGH, this.#at);
-    this.#at = this.#slab.writeUInt32LE(high, this.#at);
+    putU64(this.#slab, this.#at, value);
+    this.#at += 8;
   }
 
   f64(value: number): void {
@@ -156,13 +156,13 @@ export class Output {
     if (typeof value === "string") {
       this.#ensure(4 + (value.length > COUNTED_CHARS ? Buffer.byteLength(value) : 3 * value.length));
       const length = this.#slab.write(value, this.#at + 4);
-      this.#slab.writeUInt32LE(length, this.#at);
+      putU32(this.#slab, this.#at, length);
       this.#at += 4 + length;
     } else {
       this.#ensure(4 + value.length);
-      this.#at = this.#slab.writeUInt32LE(value.length, this.#at);
-      this.#slab.set(value, this.#at);
-      this.#at += value.length;
+      putU32(this.#slab, this.#at, value.length);
+      this.#slab.set(value, this.#at + 4);
+      this.#at += 4 + value.length;
     }
   }
 
@@ -175,7 +175,8 @@ export class Output {
     }
     this.#ensure(4 + length);
     const slab = this.#slab;
-    const at = slab.writeUInt32LE(length, this.#at);
+    const at = this.#at + 4;
+    putU32(slab, this.#at, length);
     for (let index = 0; index < length; index++) slab[at + index] = value.charCodeAt(index);
     this.#at = at + length;
   }
@@ -185,7 +186,8 @@ export class Output {
     const length = end - start;
     this.#ensure(4 + length);
     const slab = this.#slab;
-    const at = slab.writeUInt32LE(length, this.#at);
+    const at = this.#at + 4;
+    putU32(slab, this.#at, length);
     copyBytes(memory, start, end, slab, at);
     this.#at = at + length;
   }
