@@ -34,6 +34,9 @@ export class Puts {
   #runs: Run[] = [];
   /** The run that there is now for what goes into a queue. */
   readonly #places = new WeakMap<object, Place>();
+  /** Of this turn, the last one and what goes there: calls of one connection come several at a time. */
+  #last: Place | undefined;
+  #lastInto: object | undefined;
   #calls = 0;
   #bytes = 0;
   #isDue = false;
@@ -87,6 +90,8 @@ export class Puts {
     this.#bytes = 0;
     const runs = this.#runs;
     this.#runs = [];
+    this.#last = undefined;
+    this.#lastInto = undefined;
     for (const run of runs) run.place.run = undefined;
     this.isBusy = true;
     try {
@@ -97,10 +102,14 @@ export class Puts {
   }
 
   #placeOf(into: object): Place {
-    const known = this.#places.get(into);
-    if (known !== undefined) return known;
-    const place = { run: undefined };
-    this.#places.set(into, place);
+    if (this.#last !== undefined && this.#lastInto === into) return this.#last;
+    let place = this.#places.get(into);
+    if (place === undefined) {
+      place = { run: undefined };
+      this.#places.set(into, place);
+    }
+    this.#last = place;
+    this.#lastInto = into;
     return place;
   }
 }

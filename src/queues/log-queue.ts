@@ -158,7 +158,8 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
         if (stream.deleted !== undefined) throw stream.deleted;
         engine.begin(payloadsBytesMax(payloads.count, payloads.bytes), payloads.count, requestBytes(run), false);
         const first = engine.appendAll(stream, payloads);
-        const told = Array.from({ length: payloads.count }, (_, index) => first + index);
+        const told: number[] = [];
+        for (let index = 0; index < payloads.count; index++) told.push(first + index);
         engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), run?.tells(told));
       },
       (index, request) => this.append(payloads.at(index) as Input<I>, { durability, request }),

@@ -177,10 +177,10 @@ export class EmbeddedTasks<I = Bytes, O = Buffer>
         checkPayloads(payloads, engine.options.maxMessageBytes);
         engine.begin(payloadsBytesMax(payloads.count, payloads.bytes), payloads.count, requestBytes(run), false);
         const first = engine.appendAll(this.#state.tasks, payloads);
-        const told = Array.from(
-          { length: payloads.count },
-          (_, index) => new EnqueuedTask(this, String(first + index), true),
-        );
+        const told: Enqueued[] = [];
+        for (let index = 0; index < payloads.count; index++) {
+          told.push(new EnqueuedTask(this, String(first + index), true));
+        }
         engine.add(new ValueOperation(engine.durability(durability), told, resolve, reject), run?.tells(told));
         this.consumer.delivery.wake();
       },
