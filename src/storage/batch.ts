@@ -32,6 +32,8 @@ import { align8, MalformedError, putVarint, VARINT_BYTES_MAX } from "./bytes.js"
 import { crc32 } from "./crc32.js";
 
 export const BATCH_HEADER_BYTES = 40;
+/** Where in the header the length of the batch stands. */
+export const BATCH_LENGTH_AT = 4;
 /**
  * A batch is closed when the next record would take it past this: small enough that a random read stays cheap, large
  * enough for 64 records of 1 KiB.

@@ -53,7 +53,16 @@ export interface Chunk {
   owner: object | undefined;
   /** A read into it is under way. */
   busy: boolean;
+  /** Nothing that was read into it has been looked at yet: it is not taken away, or many readers might never get to read. */
+  isNew: boolean;
+  /** When it was used last, in chunks used. */
+  usedAt: number;
 }
+
+/** Of a chunk beside the pool, at least. */
+const OWN_BYTES_MIN = 16 * 1024;
+/** In pools: a chunk that has not been used while as many others were is not about to be. */
+const IDLE_POOLS = 4;
 
 export class ChunkPool {
   readonly #max: number;
@@ -61,6 +70,8 @@ export class ChunkPool {
   readonly #chunks = new Set<Chunk>();
   /** Given back by their readers: used again before memory that has not been touched yet. */
   readonly #free: Chunk[] = [];
+  /** Chunks used so far. */
+  #uses = 0;
 
   constructor(bytes: number) {
     this.#max = Math.max(4, Math.floor(bytes / CHUNK_BYTES));
@@ -70,29 +81,45 @@ export class ChunkPool {
     return this.#chunks.size * CHUNK_BYTES;
   }
 
-  /** A chunk for `owner`, taken from the reader that used its own the longest time ago when all are in use. */
+  /**
+   * A chunk for `owner` that takes so many bytes, taken from the reader that used its own the longest time ago when all are in
+   * use. Where none can be taken, its own for a while, and no larger than it has to be: there may be many.
+   */
   take(owner: object, bytes: number): Chunk {
-    if (bytes <= CHUNK_BYTES) {
-      const free = this.#free.pop();
-      if (free !== undefined) {
-        free.owner = owner;
-        this.touch(free);
-        return free;
-      }
-      if (this.#chunks.size < this.#max) {
-        const chunk = newChunk(owner, CHUNK_BYTES);
-        this.#chunks.add(chunk);
-        return chunk;
-      }
-      for (const chunk of this.#chunks) {
-        if (chunk.busy || chunk.owner === undefined) continue;
-        this.touch(chunk);
-        chunk.owner = owner;
-        chunk.file = undefined;
-        return chunk;
-      }
+    const pooled = bytes <= CHUNK_BYTES ? (this.#unused(owner) ?? this.#taken(owner, 0)) : undefined;
+    return pooled ?? newChunk(owner, Math.max(bytes, OWN_BYTES_MIN));
+  }
+
+  /** One for what `owner` does not want yet, of CHUNK_BYTES: there is none while all are in use. */
+  spare(owner: object): Chunk | undefined {
+    return this.#unused(owner) ?? this.#taken(owner, IDLE_POOLS * this.#max);
+  }
+
+  #unused(owner: object): Chunk | undefined {
+    const free = this.#free.pop();
+    if (free === undefined && this.#chunks.size >= this.#max) return undefined;
+    const chunk = free ?? newChunk(owner, CHUNK_BYTES);
+    this.#chunks.add(chunk);
+    chunk.owner = owner;
+    chunk.isNew = false;
+    this.touch(chunk);
+    return chunk;
+  }
+
+  /** The one that was used the longest time ago, if as many others have been used since. */
+  #taken(owner: object, uses: number): Chunk | undefined {
+    const idle = IDLE_POOLS * this.#max;
+    for (const chunk of this.#chunks) {
+      const unused = this.#uses - chunk.usedAt;
+      if (unused < uses) return undefined;
+      if (chunk.busy || chunk.owner === undefined || (chunk.isNew && unused < idle)) continue;
+      this.touch(chunk);
+      chunk.owner = owner;
+      chunk.file = undefined;
+      chunk.isNew = false;
+      return chunk;
     }
-    return newChunk(owner, Math.max(bytes, CHUNK_BYTES));
+    return undefined;
   }
 
   /** Takes a chunk back from a reader that needs it no more. */
@@ -105,10 +132,21 @@ export class ChunkPool {
 
   /** Marks a chunk as just used. */
   touch(chunk: Chunk): void {
-    if (this.#chunks.delete(chunk)) this.#chunks.add(chunk);
+    if (!this.#chunks.delete(chunk)) return;
+    this.#chunks.add(chunk);
+    chunk.usedAt = ++this.#uses;
   }
 }
 
 export function newChunk(owner: object, bytes: number): Chunk {
-  return { buffer: Buffer.allocUnsafeSlow(bytes), file: undefined, start: 0, end: 0, owner, busy: false };
+  return {
+    buffer: Buffer.allocUnsafeSlow(bytes),
+    file: undefined,
+    start: 0,
+    end: 0,
+    owner,
+    busy: false,
+    isNew: false,
+    usedAt: 0,
+  };
 }

@@ -74,8 +74,8 @@ test("a segment that is missing although it is needed is an error", async () => 
   await assert.rejects(reader.load(), { code: "ERR_IO" });
 });
 
-/** A reader of a segment of many batches with a record each, which lends what it reads, and how many bytes it has read. */
-function lendingScene(records: number, payloadBytes: number, chunkBytes: number) {
+/** A segment of many batches with a record each, the memory that it was read into, and how many bytes were read. */
+function segmentScene(records: number, payloadBytes: number) {
   const stream = new Stream(1, "/d/log/events", "", 0, records);
   const directoryId = "00112233445566778899aabbccddeeff";
   const batches = Buffer.alloc(records * (payloadBytes + 128));
@@ -112,9 +112,11 @@ function lendingScene(records: number, payloadBytes: number, chunkBytes: number)
   };
   stream.runs.push(run);
   const memories = new Set<ArrayBufferLike>();
+  const done = { bytes: 0 };
   const read = async (buffer: Buffer, start: number, length: number, position: number) => {
     await turn();
     if (length > header.length) memories.add(buffer.buffer);
+    done.bytes += length;
     return bytes.copy(buffer, start, position, position + length);
   };
   const openFile = (path: string) => ({ path, read, close() {} }) as unknown as DiskFile;
@@ -125,13 +127,13 @@ function lendingScene(records: number, payloadBytes: number, chunkBytes: number)
     directoryId,
     readFile: () => undefined,
   };
-  const reader = new StreamReader(stream, context, 0, { ownedChunkBytes: chunkBytes, lendsChunks: true });
-  return { reader, memories };
+  return { stream, context, memories, done, bytes: bytes.length };
 }
 
 test("memory that is lent is used again, and not before what was given out of it is returned", async () => {
   const [records, payloadBytes] = [400, 10_000];
-  const { reader, memories } = lendingScene(records, payloadBytes, 64 * 1024);
+  const { stream, context, memories } = segmentScene(records, payloadBytes);
+  const reader = new StreamReader(stream, context, 0, { ownedChunkBytes: 64 * 1024, lendsChunks: true });
   let lent: [number, Buffer][] = [];
   const check = () => {
     for (const [offset, payload] of lent) assert.ok(payload.equals(Buffer.alloc(payloadBytes, `${offset} `)));
@@ -154,4 +156,22 @@ test("memory that is lent is used again, and not before what was given out of it
   assert.ok(memories.size < 12, `${memories.size} buffers for ${records * payloadBytes} bytes`);
   reader.rest();
   assert.equal(reader.next(records), "end");
+});
+
+test("readers that are more than there is memory for all get to read, and do not read all of it again each time", async () => {
+  const records = 1000;
+  const { stream, context, done, bytes } = segmentScene(records, 64);
+  const readers = Array.from({ length: 40 }, () => new StreamReader(stream, context, 0));
+  for (let offset = 0; offset < records; offset++) {
+    const waiting: StreamReader[] = [];
+    // One after another, so that each could take what the one before it has read.
+    for (const reader of readers) {
+      if (reader.next(records) === "record") continue;
+      await reader.load();
+      waiting.push(reader);
+    }
+    for (const reader of waiting) assert.equal(reader.next(records), "record");
+    for (const reader of readers) assert.equal(reader.record.offset, offset);
+  }
+  assert.ok(done.bytes < 100 * readers.length * bytes, `${done.bytes} bytes were read of ${readers.length} x ${bytes}`);
 });

@@ -8,9 +8,11 @@
  */
 
 import { isVarveError, VarveError } from "../api/errors.js";
+import { getU32 } from "../api/integers.js";
 import {
   BATCH_BYTES_TARGET,
   BATCH_HEADER_BYTES,
+  BATCH_LENGTH_AT,
   type BatchHeader,
   batchFileBytes,
   batchIsIntact,
@@ -59,6 +61,8 @@ interface Ahead {
   done: Promise<void> | undefined;
 }
 
+/** Read at once, at least. */
+const READ_BYTES_MIN = 8 * 1024;
 /** Chunks that a replay reads ahead of its consumer. */
 const OWNED_READS_AHEAD = 2;
 /** Chunks that are kept for reuse: the one that was given out, and the one before. */
@@ -100,6 +104,9 @@ export class StreamReader {
   /** What was lost before the batch that was found. */
   #damage: VarveError | undefined;
   #sequentialLoads = 0;
+  /** Where the last read of a pooled chunk began, and how much is read at once: less where chunks are taken away unread. */
+  #readFrom = 0;
+  #readBytes = CHUNK_BYTES;
 
   constructor(stream: Stream, context: ReaderContext, offset: number, options: ReaderOptions = {}) {
     this.#stream = stream;
@@ -266,6 +273,7 @@ export class StreamReader {
     const at = this.#inChunk(wal, position, bytes);
     if (at < 0) return "load";
     const { buffer } = this.#chunk!;
+    this.#chunk!.isNew = false;
     const header = readBatchHeader(buffer, at, at + bytes);
     if (header === undefined || header.baseOffset !== base || !batchIsIntact(buffer, at, bytes)) {
       throw damaged(wal.file.path, position, Math.max(base, this.#wanted), next);
@@ -299,6 +307,7 @@ export class StreamReader {
           const at = this.#reach(run, this.#runPosition, header.bytes);
           if (at < 0) return "load";
           const { buffer } = this.#chunk!;
+          this.#chunk!.isNew = false;
           if (batchIsIntact(buffer, at, header.bytes)) {
             const missing = this.#missingBefore(run, header.baseOffset);
             if (missing !== undefined && missing < limit) {
@@ -510,10 +519,27 @@ export class StreamReader {
       }
     }
     this.#sequentialLoads++;
-    const chunk = this.#take(Math.max(needed, this.#owned ?? CHUNK_BYTES));
-    await this.#read(segment, chunk, position, limit);
+    if (this.#owned === undefined) this.#adaptReads(position);
+    const chunk = this.#take(Math.max(needed, this.#owned ?? 0));
+    await this.#read(
+      segment,
+      chunk,
+      position,
+      Math.min(limit, position + Math.max(needed, this.#owned ?? this.#readBytes)),
+    );
     this.#setChunk(chunk);
     if (this.#sequentialLoads > 1 || this.#owned !== undefined) this.#readAhead(segment, limit);
+  }
+
+  /**
+   * Where many take turns, a chunk is taken away before it has been read through: no more is read from then on than twice what was of
+   * use the last time.
+   */
+  #adaptReads(position: number): void {
+    const isLost = this.#chunk !== undefined && this.#chunk.owner !== this;
+    const used = isLost && position >= this.#readFrom ? position - this.#readFrom : this.#readBytes;
+    this.#readBytes = Math.min(CHUNK_BYTES, Math.max(READ_BYTES_MIN, 2 * used));
+    this.#readFrom = position;
   }
 
   /**
@@ -524,7 +550,9 @@ export class StreamReader {
   #readAhead(segment: Segment, limit: number): void {
     const bytes = this.#owned ?? CHUNK_BYTES;
     if (this.#owned === undefined || bytes < 4 * STRADDLE_BYTES) {
-      if (this.#ahead.length === 0) this.#startRead(segment, this.#lastBatchBorder(this.#chunk!.end), bytes, limit);
+      if (this.#ahead.length > 0 || this.#readBytes < CHUNK_BYTES) return;
+      const start = this.#lastBatchBorder(this.#chunk!.end);
+      this.#startRead(segment, start, bytes, limit);
       return;
     }
     while (this.#ahead.length < OWNED_READS_AHEAD) {
@@ -536,8 +564,9 @@ export class StreamReader {
 
   #startRead(segment: Segment, start: number, bytes: number, limit: number): void {
     if (start >= limit || this.#context.reads.closed) return;
+    const chunk = this.#owned === undefined ? this.#context.chunks.spare(this) : this.#take(bytes);
+    if (chunk === undefined) return;
     this.#context.reads.begin();
-    const chunk = this.#take(bytes);
     const ahead: Ahead = { chunk, end: Math.min(start + chunk.buffer.length, limit), ready: false, done: undefined };
     ahead.done = this.#read(segment, chunk, start, limit).then(
       () => {
@@ -557,9 +586,10 @@ export class StreamReader {
     const chunk = this.#chunk!;
     let at = this.#runPosition;
     while (at >= chunk.start && at + BATCH_HEADER_BYTES <= end) {
-      const header = readBatchHeader(chunk.buffer, at - chunk.start, end - chunk.start);
-      if (header === undefined || at + header.bytes > end) break;
-      at += batchFileBytes(header.bytes);
+      // Whether it is one is seen when it is read: most of the time there are many.
+      const bytes = getU32(chunk.buffer, at - chunk.start + BATCH_LENGTH_AT);
+      if (bytes <= BATCH_HEADER_BYTES || at + bytes > end) break;
+      at += batchFileBytes(bytes);
     }
     return at;
   }
@@ -576,6 +606,7 @@ export class StreamReader {
       chunk.file = segment;
       chunk.start = position;
       chunk.end = position + read;
+      chunk.isNew = true;
     } finally {
       chunk.busy = false;
       this.#context.files.release(held);
@@ -587,15 +618,19 @@ export class StreamReader {
     const row = rowFor(recent, this.#wanted);
     // Before it waits: rows are given up when a checkpoint has moved them.
     const position = wal.batches.positionOf(row);
-    const chunk = this.#take(Math.max(wal.batches.bytesOf(row), this.#owned ?? CHUNK_BYTES));
+    const needed = wal.batches.bytesOf(row);
+    if (this.#owned === undefined) this.#adaptReads(position);
+    const chunk = this.#take(Math.max(needed, this.#owned ?? 0));
     chunk.busy = true;
     wal.readers++;
     try {
-      const length = Math.min(chunk.buffer.length, wal.position - position);
+      const wanted = Math.max(needed, this.#owned ?? this.#readBytes);
+      const length = Math.min(chunk.buffer.length, wanted, wal.position - position);
       const read = await wal.file.read(chunk.buffer, 0, length, position);
       chunk.file = wal;
       chunk.start = position;
       chunk.end = position + read;
+      chunk.isNew = true;
       this.#setChunk(chunk);
     } finally {
       chunk.busy = false;

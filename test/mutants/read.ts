@@ -1,6 +1,6 @@
 /** Reading what stands on disk. */
 
-import { flips, type Mutant, simulator, tampered } from "./mutant.js";
+import { flips, type Mutant, simulator, tampered, testFile } from "./mutant.js";
 
 const file = "src/storage/stream-reader.ts";
 
@@ -77,5 +77,13 @@ export const readMutants: readonly Mutant[] = [
     replacement: "    this.record.leave();\n  }\n\n  /** True while",
     breaks: "no record is passed over",
     killer: simulator,
+  },
+  {
+    name: "memory is taken away from readers before they have read in it",
+    file: "src/storage/memory.ts",
+    search: " || (chunk.isNew && unused < idle)) continue;",
+    replacement: ") continue;",
+    breaks: "readers that are more than there is memory for go on",
+    killer: testFile("src/storage/stream-reader.test.ts"),
   },
 ];
