@@ -46,6 +46,10 @@ export class Payloads {
   at(index: number): Buffer {
     return this.memories[index]!.subarray(this.starts[index]!, this.ends[index]!);
   }
+
+  views(): Buffer[] {
+    return this.starts.map((_, index) => this.at(index));
+  }
 }
 
 /** A queue that takes bytes as they are. */

@@ -29,8 +29,10 @@ export class RequestParser {
   #lastLine = "";
   #lastRequest: Request | undefined;
   #lastBytes: Buffer | undefined;
-  /** The body of the last `set` that `next` returned: part of a packet, which stays as long as it is referred to. */
-  body: Buffer = NOTHING;
+  /** The body of the last `set` that `next` returned, from `start` to `end`: part of a packet, which stays as long as it is referred to. */
+  memory: Buffer = NOTHING;
+  start = 0;
+  end = 0;
 
   constructor(bodyBytesMax: number) {
     this.#bodyBytesMax = bodyBytesMax;
@@ -71,7 +73,12 @@ export class RequestParser {
     this.#rest = NOTHING;
     this.#at = 0;
     this.#set = undefined;
-    this.body = NOTHING;
+    this.memory = NOTHING;
+  }
+
+  /** A view of it. */
+  get body(): Buffer {
+    return this.memory.subarray(this.start, this.end);
   }
 
   /**
@@ -80,7 +87,7 @@ export class RequestParser {
    */
   next(): Request | undefined {
     if (this.#set === undefined) {
-      this.body = NOTHING; // a connection that rests holds on to no packet
+      this.memory = NOTHING; // a connection that rests holds on to no packet
       const request = this.#repeated() ?? this.#nextLine();
       if (request === undefined) return undefined;
       if (request.command !== "set") return request;
@@ -158,7 +165,9 @@ export class RequestParser {
     const end = start + set.bytes;
     this.#set = undefined;
     if (bytes[end] !== CR || bytes[end + 1] !== LF) throw new Refusal(BAD_CHUNK);
-    this.body = bytes.subarray(start, end);
+    this.memory = bytes;
+    this.start = start;
+    this.end = end;
     return set;
   }
 

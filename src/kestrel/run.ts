@@ -5,6 +5,7 @@
 
 import type { TaskQueue } from "../api/contract.js";
 import { isVarveError } from "../api/errors.js";
+import { Payloads } from "../api/put-each.js";
 import type { GivenTask, TakesEach } from "../api/take-each.js";
 import type { Put } from "../net/puts.js";
 import type { Take } from "../net/takes.js";
@@ -20,18 +21,25 @@ const NO_REPLIES: Reply[] = [];
 /** Values up to here are text, as the lines around them are: several of them are one piece. */
 const TEXT_BYTES_MAX = 512;
 
+/** Where the value of a `set` stands: in memory that stays as it is. */
+export interface Body {
+  readonly memory: Buffer;
+  readonly start: number;
+  readonly end: number;
+}
+
 export interface Run {
   readonly requests: number;
   /** Of values that are to be stored. */
   readonly bytes: number;
   /** Adds a request, if it is like those before and there is room for it. */
-  add(request: Request, body: Buffer): boolean;
+  add(request: Request, body: Body): boolean;
   /** Calls back, later, with the replies to all of them. */
   carryOut(answer: (reply: Reply) => void): void;
 }
 
 /** Begins a run with a `set` or a plain `get`; undefined for what must be carried out alone. */
-export function runOf(front: Front, request: Request, body: Buffer): Run | undefined {
+export function runOf(front: Front, request: Request, body: Body): Run | undefined {
   if (request.command === "set") {
     const queue = request.queues.length === 1 ? front.queues.opened(request.queues[0]!) : undefined;
     return queue === undefined ? undefined : new Sets(front, queue, request, body);
@@ -52,37 +60,37 @@ class Sets implements Run {
   readonly #front: Front;
   readonly #queue: OpenedQueue;
   readonly #first: SetRequest;
-  readonly #bodies: Buffer[];
+  readonly #bodies: Payloads;
   bytes: number;
   /** Of those that are stored one by one: */
   #answer: (reply: Reply) => void = () => {};
   #left = 0;
   #refused: Map<number, Reply> | undefined;
 
-  constructor(front: Front, queue: OpenedQueue, first: SetRequest, body: Buffer) {
+  constructor(front: Front, queue: OpenedQueue, first: SetRequest, { memory, start, end }: Body) {
     this.#front = front;
     this.#queue = queue;
     this.#first = first;
-    this.#bodies = [body];
+    this.#bodies = new Payloads(memory, start, end);
     this.bytes = first.bytes;
   }
 
   get requests(): number {
-    return this.#bodies.length;
+    return this.#bodies.count;
   }
 
-  add(request: Request, body: Buffer): boolean {
+  add(request: Request, { memory, start, end }: Body): boolean {
     const first = this.#first;
     if (request !== first) {
       if (request.command !== "set" || request.expiry !== first.expiry) return false;
       if (request.queues.length > 1 || request.queues[0] !== first.queues[0]) return false;
     }
     const bodies = this.#bodies;
-    if (bodies.length >= STORED_AT_ONCE_MAX || this.bytes + body.length > STORED_BYTES) return false;
+    if (bodies.count >= STORED_AT_ONCE_MAX || this.bytes + end - start > STORED_BYTES) return false;
     // Those that die are stored as a whole, or not at all.
-    if (bodies.length === 1 && first.expiry !== 0 && !this.#queue.unlimited.at(this.#front.nowMs())) return false;
-    bodies.push(body);
-    this.bytes += body.length;
+    if (bodies.count === 1 && first.expiry !== 0 && !this.#queue.unlimited.at(this.#front.nowMs())) return false;
+    bodies.add(memory, start, end);
+    this.bytes += end - start;
     return true;
   }
 
@@ -90,21 +98,22 @@ class Sets implements Run {
     const { expiry } = this.#first;
     const expiresAtMs = this.#front.expiryMs(expiry);
     const bodies = this.#bodies;
-    const count = bodies.length;
+    const { memories, starts, ends, count } = bodies;
     this.#front.counters.sets += count;
     if (expiresAtMs === undefined) {
       this.#answer = answer;
       this.#left = count;
       const { tasks } = this.#queue;
       for (let index = 0; index < count; index++) {
-        const body = bodies[index]!;
-        this.#front.puts.add(STORE, tasks, this, index, undefined, undefined, body, 0, body.length);
+        const memory = memories[index]!;
+        this.#front.puts.add(STORE, tasks, this, index, undefined, undefined, memory, starts[index]!, ends[index]!);
       }
       return;
     }
     // Behind what this connection has put in before.
     this.#front.puts.carryOut();
-    const storing = count === 1 ? this.#queue.set(bodies[0]!, expiresAtMs) : this.#queue.setAll(bodies, expiresAtMs);
+    const storing =
+      count === 1 ? this.#queue.set(bodies.at(0), expiresAtMs) : this.#queue.setAll(bodies.views(), expiresAtMs);
     storing.then(
       () => answer(count === 1 ? STORED : STORED.repeat(count)),
       (error) => void this.#storeEach(error, expiresAtMs).then(answer),
@@ -125,7 +134,8 @@ class Sets implements Run {
       if (reply instanceof Refusal || this.requests === 1) return reply;
       // The queue has got limits meanwhile, and may have room for some.
     }
-    return await Promise.all(this.#bodies.map((body) => queue.set(body, expiresAtMs).then(() => STORED, notStored)));
+    const bodies = this.#bodies.views();
+    return await Promise.all(bodies.map((body) => queue.set(body, expiresAtMs).then(() => STORED, notStored)));
   }
 
   stored(): void {
@@ -149,7 +159,7 @@ class Sets implements Run {
     if (!isVarveError(error, "ERR_NOT_FOUND")) return notStored(error);
     try {
       const queue = await this.#front.queues.reopen(this.#queue);
-      await queue.set(this.#bodies[index]!, undefined);
+      await queue.set(this.#bodies.at(index), undefined);
       return STORED;
     } catch (again) {
       return notStored(again);

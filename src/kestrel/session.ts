@@ -164,14 +164,13 @@ export class Session {
 
   /** Begins a request, now or together with those behind it that are alike. False if it must wait for those under way. */
   #take(request: Request): boolean {
-    const { body } = this.#parser;
-    if (this.#run?.add(request, body) === true) return true;
+    if (this.#run?.add(request, this.#parser) === true) return true;
     this.#beginRun();
     const isSet = request.command === "set";
     const setting = isSet ? this.#settingOf(request.queues) : undefined;
     if (this.#slots.length > 0 && !mayFollow(this.#setting, setting)) return false;
     this.#setting = setting;
-    if (isSet || !this.#reads.isOpen) this.#run = runOf(this.#front, request, body);
+    if (isSet || !this.#reads.isOpen) this.#run = runOf(this.#front, request, this.#parser);
     if (this.#run === undefined) this.#begin(request);
     return true;
   }
