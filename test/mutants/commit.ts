@@ -109,10 +109,10 @@ export const commitMutants: readonly Mutant[] = [
   {
     name: "a commit in two entries",
     file,
-    search: "    let batch = this.#batch;\n",
+    search: "    const batch = this.#batch;\n    if (batch === undefined || batch.stream !== stream)",
     replacement:
       "    if (this.#batch !== undefined && this.#batch.stream !== stream) {\n      this.flush();\n      this.#open(200_000);\n    }\n" +
-      "    let batch = this.#batch;\n",
+      "    const batch = this.#batch;\n    if (batch === undefined || batch.stream !== stream)",
     breaks: "a transaction or batch takes effect as a whole or not at all",
     killer: simulator,
   },

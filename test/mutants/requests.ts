@@ -84,8 +84,9 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a call that is made twice at once is made twice",
     file: "src/queues/requested.ts",
-    search: "    if (!isNew(engine, name)) {\n      end(engine, begun);\n      return undefined;\n    }\n",
-    replacement: "",
+    search:
+      "    if (group === false) {\n      end(engine, begun);\n      return undefined;\n    }\n    if (group !== undefined)",
+    replacement: "    if (group)",
     breaks: "a call that is repeated is carried out once",
     killer: testFile("test/native/runs.test.ts", "made twice at once"),
   },
