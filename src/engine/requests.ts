@@ -213,9 +213,7 @@ export class RequestsUnderWay {
     const stretch = (sequence - member) / TOGETHER;
     const indexFrom = index === undefined ? undefined : index - member;
     const newest = this.#places[this.#placeOf(text, stretch)];
-    for (let group = newest; group !== undefined; group = group.next) {
-      if (isIn(group, text, stretch, member)) return false;
-    }
+    if (memberFrom(newest, text, stretch, member) !== undefined) return false;
     if (newest !== undefined && newest.answer === answer && newest.stretch === stretch && newest.text === text) {
       if (newest.indexFrom === indexFrom && newest.kind === kind) {
         newest.members |= 1 << member;
@@ -243,9 +241,7 @@ export class RequestsUnderWay {
   #groupOf(text: string, sequence: number): Group | undefined {
     const member = sequence % TOGETHER;
     const stretch = (sequence - member) / TOGETHER;
-    let group = this.#places[this.#placeOf(text, stretch)];
-    while (group !== undefined && !isIn(group, text, stretch, member)) group = group.next;
-    return group;
+    return memberFrom(this.#places[this.#placeOf(text, stretch)], text, stretch, member);
   }
 
   #place(group: Group): void {
@@ -279,8 +275,12 @@ export class RequestsUnderWay {
   }
 }
 
-function isIn(group: Group, text: string, stretch: number, member: number): boolean {
-  return group.stretch === stretch && (group.members & (1 << member)) !== 0 && group.text === text;
+/** The group that a number is in, from one on. */
+function memberFrom(first: Group | undefined, text: string, stretch: number, member: number): Group | undefined {
+  for (let group = first; group !== undefined; group = group.next) {
+    if (group.stretch === stretch && (group.members & (1 << member)) !== 0 && group.text === text) return group;
+  }
+  return undefined;
 }
 
 /** What is known of a request. */
@@ -294,6 +294,7 @@ export class RequestTable {
   /** In the order in which they were last heard of. */
   readonly #heard = new LinkedList<Producer>();
   #bytes = 0;
+  /** That was asked for last. */
   #asked: Producer | undefined;
 
   get isEmpty(): boolean {
@@ -321,7 +322,7 @@ export class RequestTable {
 
   /** Undefined for a request that has not been carried out, as far as is known. */
   find({ from, sequence }: RequestName): Known | undefined {
-    const known = this.#producers.get(from.text);
+    const known = this.#known(from.text);
     if (known === undefined) return undefined;
     const answer = known.answers.get(sequence);
     if (answer !== undefined) return { state: "answered", answer: Buffer.from(answer, "latin1"), lsn: known.lsn };

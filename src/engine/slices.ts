@@ -1,7 +1,8 @@
 import type { Clock } from "../storage/clock.js";
 
-/** Work on the event loop at a stretch: about as long as a turn that a few callers fill. */
-const SLICE_MS = 0.08;
+/** Work on the event loop at a stretch among callers: as long as half a turn of theirs, within these bounds. */
+const SLICE_MS_MIN = 0.08;
+const SLICE_MS_MAX = 0.25;
 /** A rest is this many times as long as the work before it; and so while checkpoints are behind. */
 const REST_PART = 3;
 const REST_PART_BEHIND = 16;
@@ -9,13 +10,11 @@ const REST_PART_BEHIND = 16;
 const REST_MS_MAX = 8;
 /** Turns of the event loop that a rest among callers takes at most: they may have gone. */
 const REST_TURNS_MAX = 64;
-/** Work at a stretch that nobody asked for anything beside, before a rest that a timer ends. */
-const QUIET_SLICE_MS = 0.25;
 
 /**
- * Work in the background, a slice at a time. While callers come, a slice is as short as what they do in a turn of the
- * event loop themselves, and a rest is counted in turns: no timer is as fine. While nobody comes, slices are longer, and a
- * timer ends the rest.
+ * Work in the background, a slice at a time. While callers change something, a slice is short beside what they do in a turn of
+ * the event loop, and a rest is counted in turns: no timer is as fine. While nobody does, slices are of full length, and a timer
+ * ends the rest.
  */
 export class Slices {
   readonly #clock: Clock;
@@ -25,9 +24,10 @@ export class Slices {
   #busyMs = 0;
   #sinceMs = 0;
   #lastSign = -1;
+  #sliceMs = SLICE_MS_MIN;
 
   /**
-   * @param callersSign a number that changes when callers have come
+   * @param callersSign a number that changes when callers have changed something
    * @param isBehind whether there is work that goes before this
    */
   constructor(clock: Clock, callersSign: () => number, isBehind: () => boolean) {
@@ -50,8 +50,8 @@ export class Slices {
   /** True when the slice has been long enough, and `rest` is to be called. */
   get over(): boolean {
     const busyMs = this.#busyMs + this.#clock.elapsedMs() - this.#sinceMs;
-    if (busyMs < SLICE_MS) return false;
-    return busyMs >= QUIET_SLICE_MS || this.#callersSign() !== this.#lastSign;
+    if (busyMs < this.#sliceMs) return false;
+    return busyMs >= SLICE_MS_MAX || this.#callersSign() !== this.#lastSign;
   }
 
   async rest(): Promise<void> {
@@ -78,12 +78,18 @@ export class Slices {
 
   #turns(restMs: number): Promise<void> {
     const clock = this.#clock;
-    const endMs = clock.elapsedMs() + restMs;
+    const startedMs = clock.elapsedMs();
     return new Promise((resolve) => {
-      let left = REST_TURNS_MAX;
+      let turns = 0;
       const turn = () => {
-        if (--left === 0 || clock.elapsedMs() >= endMs) resolve();
-        else clock.defer(turn);
+        turns++;
+        const elapsedMs = clock.elapsedMs() - startedMs;
+        if (turns < REST_TURNS_MAX && elapsedMs < restMs) {
+          clock.defer(turn);
+          return;
+        }
+        this.#sliceMs = Math.min(SLICE_MS_MAX, Math.max(SLICE_MS_MIN, elapsedMs / turns / 2));
+        resolve();
       };
       clock.defer(turn);
     });

@@ -43,7 +43,7 @@ function tooLarge(bytes: number, limit: number): VarveError {
   );
 }
 
-/** @throws VarveError `ERR_TOO_LARGE`: one of them is refused, which alone is told more */
+/** @throws VarveError `ERR_TOO_LARGE`, which nobody is told: each of the calls is then made by itself */
 export function checkPayloads({ starts, ends }: Payloads, bytesMax: number): void {
   for (let index = 0; index < starts.length; index++) {
     if (ends[index]! - starts[index]! > bytesMax) throw new VarveError("ERR_TOO_LARGE", "one of several is too large");

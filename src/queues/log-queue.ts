@@ -154,7 +154,8 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
         this.#checkOpen();
         const engine = this.#engine;
         const { stream, config } = this.#state;
-        checkPayloads(payloads, config.limits.maxMessageBytes || engine.options.maxMessageBytes);
+        const { maxMessageBytes } = config.limits;
+        checkPayloads(payloads, Math.min(maxMessageBytes || Number.POSITIVE_INFINITY, engine.options.maxMessageBytes));
         if (stream.deleted !== undefined) throw stream.deleted;
         engine.begin(payloadsBytesMax(payloads.count, payloads.bytes), payloads.count, requestBytes(run), false);
         const first = engine.appendAll(stream, payloads);

@@ -53,7 +53,7 @@ export interface Chunk {
   owner: object | undefined;
   /** A read into it is under way. */
   busy: boolean;
-  /** Nothing that was read into it has been looked at yet: it is not taken away, or many readers might never get to read. */
+  /** Nothing that was read into it has been looked at yet: it is not taken away for long, or many readers might never get to read. */
   isNew: boolean;
   /** When it was used last, in chunks used. */
   usedAt: number;
@@ -61,8 +61,9 @@ export interface Chunk {
 
 /** Of a chunk beside the pool, at least. */
 const OWN_BYTES_MIN = 16 * 1024;
-/** In pools: a chunk that has not been used while as many others were is not about to be. */
+/** In pools: a chunk that has not been used while as many others were is not about to be; nor one that was not even looked at. */
 const IDLE_POOLS = 4;
+const FORGOTTEN_POOLS = 64;
 
 export class ChunkPool {
   readonly #max: number;
@@ -87,7 +88,10 @@ export class ChunkPool {
    */
   take(owner: object, bytes: number): Chunk {
     const pooled = bytes <= CHUNK_BYTES ? (this.#unused(owner) ?? this.#taken(owner, 0)) : undefined;
-    return pooled ?? newChunk(owner, Math.max(bytes, OWN_BYTES_MIN));
+    if (pooled !== undefined) return pooled;
+    // It counts, so that chunks which nobody came back for are found out.
+    this.#uses++;
+    return newChunk(owner, Math.max(bytes, OWN_BYTES_MIN));
   }
 
   /** One for what `owner` does not want yet, of CHUNK_BYTES: there is none while all are in use. */
@@ -106,13 +110,16 @@ export class ChunkPool {
     return chunk;
   }
 
-  /** The one that was used the longest time ago, if as many others have been used since. */
+  /**
+   * The one that was used the longest time ago.
+   * @param uses of others since then, at least
+   */
   #taken(owner: object, uses: number): Chunk | undefined {
-    const idle = IDLE_POOLS * this.#max;
+    const forgotten = FORGOTTEN_POOLS * this.#max;
     for (const chunk of this.#chunks) {
       const unused = this.#uses - chunk.usedAt;
       if (unused < uses) return undefined;
-      if (chunk.busy || chunk.owner === undefined || (chunk.isNew && unused < idle)) continue;
+      if (chunk.busy || chunk.owner === undefined || (chunk.isNew && unused < forgotten)) continue;
       this.touch(chunk);
       chunk.owner = owner;
       chunk.file = undefined;

@@ -76,8 +76,8 @@ const checkedSegments = new WeakSet<Segment>();
 export class StreamReader {
   /** The record that the last successful `next()` came to. */
   readonly record = new RecordCursor();
-  /** Where the batch that it is in stands, and the offset behind it. */
-  readonly #batch = { file: "", position: 0, next: 0 };
+  /** Where the batch that it is in stands, its first offset, and the one behind it. */
+  readonly #batch = { file: "", position: 0, base: 0, next: 0 };
   readonly #stream: Stream;
   readonly #context: ReaderContext;
   readonly #owned: number | undefined;
@@ -105,8 +105,11 @@ export class StreamReader {
   #damage: VarveError | undefined;
   #sequentialLoads = 0;
   /** Where the last read of a pooled chunk began, and how much is read at once: less where chunks are taken away unread. */
+  #readFile: object | undefined;
   #readFrom = 0;
   #readBytes = CHUNK_BYTES;
+  /** The last chunk was taken away. */
+  #isLost = false;
 
   constructor(stream: Stream, context: ReaderContext, offset: number, options: ReaderOptions = {}) {
     this.#stream = stream;
@@ -265,7 +268,7 @@ export class StreamReader {
     if (block !== undefined) {
       this.#block = block;
       this.#blockLife = block.life;
-      this.#enterBatch(wal.file.path, position, next);
+      this.#enterBatch(wal.file.path, position, base, next);
       this.record.enter(block.buffer, batches.startOf(row), batches.countOf(row), base, batches.timestampOf(row));
       return "record";
     }
@@ -279,14 +282,15 @@ export class StreamReader {
       throw damaged(wal.file.path, position, Math.max(base, this.#wanted), next);
     }
     this.#block = undefined;
-    this.#enterBatch(wal.file.path, position, next);
+    this.#enterBatch(wal.file.path, position, base, next);
     this.record.enter(buffer, at, batches.countOf(row), base, batches.timestampOf(row));
     return "record";
   }
 
-  #enterBatch(file: string, position: number, next: number): void {
+  #enterBatch(file: string, position: number, base: number, next: number): void {
     this.#batch.file = file;
     this.#batch.position = position;
+    this.#batch.base = base;
     this.#batch.next = next;
   }
 
@@ -316,7 +320,8 @@ export class StreamReader {
               throw damaged(path, this.#runPosition, missing, header.baseOffset, "a batch is not where it was written");
             }
             if (header.baseOffset >= limit) return "end";
-            this.#enterBatch(run.segment.path, this.#runPosition, header.baseOffset + header.span);
+            const { baseOffset, span } = header;
+            this.#enterBatch(run.segment.path, this.#runPosition, baseOffset, baseOffset + span);
             this.#runPosition += batchFileBytes(header.bytes);
             this.#runOffset = header.baseOffset + header.span;
             if (this.#runOffset <= this.#wanted) continue;
@@ -405,6 +410,7 @@ export class StreamReader {
 
   /** Finds where in a run to start reading for the wanted offset. */
   async #locate(run: Run): Promise<void> {
+    this.#noteLoss();
     this.#setChunk(undefined);
     const { segment } = run;
     if (!checkedSegments.has(segment)) {
@@ -421,7 +427,13 @@ export class StreamReader {
         throw damaged(segment.path, 0, Math.max(run.first, this.#wanted), run.next, problem);
       checkedSegments.add(segment);
     }
-    if (run.index === undefined && this.#wanted > run.first && (segment.sharedId === 0 || run.bytes > CHUNK_BYTES)) {
+    const isInBatch = this.#isInBatch(run);
+    if (
+      run.index === undefined &&
+      this.#wanted > run.first &&
+      !isInBatch &&
+      (segment.sharedId === 0 || run.bytes > CHUNK_BYTES)
+    ) {
       const stored = segment.sharedId === 0 ? this.#context.readFile(indexPath(segment)) : undefined;
       run.index = (stored && decodeIndex(stored, run)) ?? (await this.#buildIndex(run));
     }
@@ -431,13 +443,23 @@ export class StreamReader {
     this.#sequentialLoads = 0;
     this.#runPosition = run.position;
     this.#runOffset = run.first;
-    if (this.#wanted > run.first) {
+    if (isInBatch) {
+      this.#runPosition = this.#batch.position;
+      this.#runOffset = this.#batch.base;
+    } else if (this.#wanted > run.first) {
       const batch = run.index?.batchBefore(this.#wanted);
       if (batch !== undefined) {
         this.#runPosition = batch.position;
         this.#runOffset = batch.offset;
       }
     }
+  }
+
+  /** What is wanted stands in the batch that was left, or lost, half-way. */
+  #isInBatch(run: Run): boolean {
+    const { file, position, base, next } = this.#batch;
+    if (file !== run.segment.path || position < run.position || position >= run.position + run.bytes) return false;
+    return base <= this.#wanted && this.#wanted < next;
   }
 
   /** Derives a run's index from its batches. Damaged ones are left out: reading them says so. */
@@ -519,7 +541,7 @@ export class StreamReader {
       }
     }
     this.#sequentialLoads++;
-    if (this.#owned === undefined) this.#adaptReads(position);
+    if (this.#owned === undefined) this.#adaptReads(segment, position);
     const chunk = this.#take(Math.max(needed, this.#owned ?? 0));
     await this.#read(
       segment,
@@ -532,14 +554,21 @@ export class StreamReader {
   }
 
   /**
-   * Where many take turns, a chunk is taken away before it has been read through: no more is read from then on than twice what was of
-   * use the last time.
+   * Where many take turns, a chunk is taken away before it has been read through: no more is read from then on than twice
+   * what was of use the last time.
    */
-  #adaptReads(position: number): void {
-    const isLost = this.#chunk !== undefined && this.#chunk.owner !== this;
-    const used = isLost && position >= this.#readFrom ? position - this.#readFrom : this.#readBytes;
+  #adaptReads(file: object, position: number): void {
+    this.#noteLoss();
+    let used = this.#readBytes;
+    if (this.#isLost) used = file === this.#readFile ? Math.max(0, position - this.#readFrom) : 0;
+    this.#isLost = false;
     this.#readBytes = Math.min(CHUNK_BYTES, Math.max(READ_BYTES_MIN, 2 * used));
+    this.#readFile = file;
     this.#readFrom = position;
+  }
+
+  #noteLoss(): void {
+    if (this.#chunk !== undefined && this.#chunk.owner !== this) this.#isLost = true;
   }
 
   /**
@@ -619,7 +648,7 @@ export class StreamReader {
     // Before it waits: rows are given up when a checkpoint has moved them.
     const position = wal.batches.positionOf(row);
     const needed = wal.batches.bytesOf(row);
-    if (this.#owned === undefined) this.#adaptReads(position);
+    if (this.#owned === undefined) this.#adaptReads(wal, position);
     const chunk = this.#take(Math.max(needed, this.#owned ?? 0));
     chunk.busy = true;
     wal.readers++;

@@ -81,7 +81,7 @@ export const readMutants: readonly Mutant[] = [
   {
     name: "memory is taken away from readers before they have read in it",
     file: "src/storage/memory.ts",
-    search: " || (chunk.isNew && unused < idle)) continue;",
+    search: " || (chunk.isNew && unused < forgotten)) continue;",
     replacement: ") continue;",
     breaks: "readers that are more than there is memory for go on",
     killer: testFile("src/storage/stream-reader.test.ts"),

@@ -211,6 +211,14 @@ test("one that is refused does not keep the others out, nor does what ends the c
     assert.deepEqual(await textsOf(log), ["a", "c", "d", "e"]);
   }));
 
+test("a limit of the log's own does not raise that of the directory", () =>
+  withNative({ open: { maxMessageBytes: 1024 } }, async (native) => {
+    const client = await entered(native);
+    await (await native.mq.openLog("log")).configure({ limits: { maxMessageBytes: 4096 } });
+    const answers = await together(client, [append(client, "a", 1), append(client, "b".repeat(2000), 2)]);
+    assert.deepEqual(told(answers), [0, "ERR_TOO_LARGE"]);
+  }));
+
 test("a queue with limits takes as many of them as it has room for", () =>
   withNative({}, async (native) => {
     const client = await entered(native, { maxCount: 2 });
