@@ -420,14 +420,19 @@ export class Scheduled {
     return this.has(lane, offset) ? "memory" : undefined;
   }
 
-  /** Shows every task of a lane with an offset from one on, perhaps twice, and how long it has to wait. */
-  async visit(lane: number, from: number, see: (offset: number, dueInMs: number) => void): Promise<void> {
+  /** Shows every task of a lane with an offset from one on, perhaps twice, and when it is due by the wall clock; undefined: it is. */
+  async visit(lane: number, from: number, see: (offset: number, dueAt: number | undefined) => void): Promise<void> {
     const engine = this.#engine!;
     const wheels = this.#lanes.get(lane);
     if (wheels === undefined) return;
     for (const clock of [WheelClock.Elapsed, WheelClock.Wall]) {
       const wheel = wheels[clock];
-      const dueIn = (due: number) => due - this.#now(clock, engine.elapsedMs(), engine.clock.wallMs());
+      const dueAt = (due: number) => {
+        // Read once, so that a moment of the wall clock stays what it is.
+        const wallMs = engine.clock.wallMs();
+        const dueInMs = due - this.#now(clock, engine.elapsedMs(), wallMs);
+        return dueInMs <= 0 ? undefined : wallMs + dueInMs;
+      };
       const seen = new Set<Block>();
       // Blocks that go out while others are read hold what was in memory; memory comes last.
       for (let next = nextBlock(wheel, seen, from); next !== undefined; next = nextBlock(wheel, seen, from)) {
@@ -442,10 +447,10 @@ export class Scheduled {
         }
         if (wheel.block(next.offset) !== next) continue;
         for (const { offset, due } of entries) {
-          if (offset >= from && next.struck?.has(offset) !== true) see(offset, dueIn(due));
+          if (offset >= from && next.struck?.has(offset) !== true) see(offset, dueAt(due));
         }
       }
-      for (const { offset, due } of wheel.entries()) if (offset >= from) see(offset, dueIn(due));
+      for (const { offset, due } of wheel.entries()) if (offset >= from) see(offset, dueAt(due));
     }
   }
 

@@ -55,10 +55,8 @@ async function findIn(
   const lowest = new Lowest(limit);
   // What comes next may wait for the disk; what stands in memory is looked at as one.
   if (wanted === "ready" || wanted === "scheduled") {
-    await state.scheduled.visit(lane.number, from, (offset, dueInMs) => {
-      if (dueInMs <= 0 === (wanted === "ready")) {
-        lowest.add({ offset, task: undefined, dueAt: dueInMs <= 0 ? undefined : engine.clock.wallMs() + dueInMs });
-      }
+    await state.scheduled.visit(lane.number, from, (offset, dueAt) => {
+      if ((dueAt === undefined) === (wanted === "ready")) lowest.add({ offset, task: undefined, dueAt });
     });
   }
   const { elapsedMs, wallMs } = engine.time();
