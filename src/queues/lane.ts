@@ -282,12 +282,16 @@ export class Lane implements Ripener {
 
   /** The same of a record that may be gone: undefined then. */
   async atRecordLeft<T>(offset: number, use: (record: RecordCursor) => T): Promise<{ readonly used: T } | undefined> {
-    const reader = new StreamReader(this.stream, this.#engine, offset);
-    for (;;) {
-      const found = reader.next(offset + 1);
-      if (found === "record" && reader.record.offset === offset) return { used: use(reader.record) };
-      if (found === "end") return undefined;
-      await reader.load();
+    const reader = new StreamReader(this.stream, this.#engine, offset, { single: true });
+    try {
+      for (;;) {
+        const found = reader.next(offset + 1);
+        if (found === "record" && reader.record.offset === offset) return { used: use(reader.record) };
+        if (found === "end") return undefined;
+        await reader.load();
+      }
+    } finally {
+      reader.close();
     }
   }
 

@@ -290,19 +290,23 @@ export class EmbeddedLog<I = Bytes, O = Buffer> implements LogQueue<I, O>, Lendi
     checkOffset(offset);
     this.#checkOpen();
     const { stream } = this.#state;
-    const reader = new StreamReader(stream, this.#engine, offset);
-    for (;;) {
-      if (offset < stream.head) throw outOfRange(this.name, offset, stream.head);
-      const limit = Math.min(offset + 1, stream.visible);
-      if (offset >= limit) return undefined;
-      const found = reader.next(limit);
-      if (found === "record") {
-        return reader.record.offset === offset
-          ? this.#records.record(reader.record, reader.record.payload())
-          : undefined;
+    const reader = new StreamReader(stream, this.#engine, offset, { single: true });
+    try {
+      for (;;) {
+        if (offset < stream.head) throw outOfRange(this.name, offset, stream.head);
+        const limit = Math.min(offset + 1, stream.visible);
+        if (offset >= limit) return undefined;
+        const found = reader.next(limit);
+        if (found === "record") {
+          return reader.record.offset === offset
+            ? this.#records.record(reader.record, reader.record.payload())
+            : undefined;
+        }
+        if (found === "end") return undefined;
+        await reader.load();
       }
-      if (found === "end") return undefined;
-      await reader.load();
+    } finally {
+      reader.close();
     }
   }
 

@@ -187,12 +187,16 @@ export class Outcomes {
   async read({ offset }: KeptResult): Promise<unknown> {
     const { stream } = this;
     if (stream === undefined || offset < stream.head) return undefined;
-    const reader = new StreamReader(stream, this.#engine, offset);
-    for (;;) {
-      const found = reader.next(offset + 1);
-      if (found === "record") return JSON.parse(reader.record.payload().toString("utf8"));
-      if (found === "end") return undefined;
-      await reader.load();
+    const reader = new StreamReader(stream, this.#engine, offset, { single: true });
+    try {
+      for (;;) {
+        const found = reader.next(offset + 1);
+        if (found === "record") return JSON.parse(reader.record.payload().toString("utf8"));
+        if (found === "end") return undefined;
+        await reader.load();
+      }
+    } finally {
+      reader.close();
     }
   }
 

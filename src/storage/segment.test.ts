@@ -9,9 +9,10 @@ test("an index finds the batch at or below an offset, also where an offset equal
   const third = { offset: second.offset + 100, position: second.offset };
   for (const { offset, position } of [first, second, third]) index.note(offset, position, 1_000_000_000_000 + offset);
   assert.equal(index.batchBefore(first.offset - 1), undefined);
-  assert.deepEqual(index.batchBefore(first.offset), first);
-  assert.deepEqual(index.batchBefore(second.offset - 1), first);
-  assert.deepEqual(index.batchBefore(second.offset), second);
-  assert.deepEqual(index.batchBefore(third.offset + 1000), third);
+  const found = (offset: number) => index.batchBefore(offset);
+  assert.deepEqual(found(first.offset), { ...first, nextPosition: second.position });
+  assert.deepEqual(found(second.offset - 1), { ...first, nextPosition: second.position });
+  assert.deepEqual(found(second.offset), { ...second, nextPosition: third.position });
+  assert.deepEqual(found(third.offset + 1000), { ...third, nextPosition: undefined });
   assert.equal(index.offsetBefore(1_000_000_000_000 + second.offset), first.offset);
 });

@@ -118,6 +118,15 @@ export function segmentHeaderProblem(buffer: Buffer, streamId: number, directory
   return undefined;
 }
 
+/** A batch that an index has an entry for. */
+export interface NotedBatch {
+  /** Its first. */
+  readonly offset: number;
+  readonly position: number;
+  /** Of the next one that is noted. */
+  readonly nextPosition: number | undefined;
+}
+
 /**
  * Where in a run some of its batches start: one entry at least every INDEX_INTERVAL_BYTES, so that any record is found
  * by reading one interval.
@@ -141,10 +150,11 @@ export class SparseIndex {
     this.#entries.push(offset, position, timestamp);
   }
 
-  /** Base offset and position of the last noted batch that starts at or below an offset; undefined when none does. */
-  batchBefore(offset: number): { readonly offset: number; readonly position: number } | undefined {
+  /** The last noted batch that starts at or below an offset; undefined when none does. */
+  batchBefore(offset: number): NotedBatch | undefined {
     const at = this.#floor(0, offset);
-    return at < 0 ? undefined : { offset: this.#entries[at]!, position: this.#entries[at + 1]! };
+    if (at < 0) return undefined;
+    return { offset: this.#entries[at]!, position: this.#entries[at + 1]!, nextPosition: this.#entries[at + 4] };
   }
 
   /** Offset of the last noted batch that starts before a time; undefined when none does. */

@@ -4,9 +4,9 @@ import { setImmediate as turn } from "node:timers/promises";
 import { BATCH_HEADER_BYTES, batchFileBytes, putRecord, sealBatch } from "./batch.js";
 import type { Disk, DiskFile } from "./disk.js";
 import { FileCache } from "./file-cache.js";
-import { ChunkPool } from "./memory.js";
+import { CHUNK_BYTES, ChunkPool } from "./memory.js";
 import { Reads } from "./reads.js";
-import { encodeSegmentHeader, type Run, type Segment } from "./segment.js";
+import { encodeSegmentHeader, INDEX_INTERVAL_BYTES, type Run, type Segment } from "./segment.js";
 import { Stream } from "./stream.js";
 import { StreamReader } from "./stream-reader.js";
 
@@ -191,3 +191,24 @@ for (const perBatch of [1, 50]) {
     assert.ok(readOver < 20, `all was read ${readOver.toFixed(1)} times`);
   });
 }
+
+test("a single record costs a read of one stretch of the index, and its memory is there for the next", async () => {
+  const { stream, context, done } = segmentScene(5000, 64);
+  const read = async (offset: number) => {
+    const before = done.bytes;
+    const reader = new StreamReader(stream, context, offset, { single: true });
+    let loads = 0;
+    while (reader.next(offset + 1) === "load") {
+      await reader.load();
+      loads++;
+    }
+    assert.equal(reader.record.offset, offset);
+    assert.equal(reader.record.payload().toString("latin1", 0, 5), `${offset} `.repeat(3).slice(0, 5));
+    assert.ok(loads < 3);
+    reader.close();
+    return done.bytes - before;
+  };
+  await read(2500); // makes the index
+  for (const offset of [4000, 17, 2500]) assert.ok((await read(offset)) < 2 * INDEX_INTERVAL_BYTES);
+  assert.equal(context.chunks.bytes, CHUNK_BYTES);
+});

@@ -48,6 +48,8 @@ export interface ReaderContext {
 export interface ReaderOptions {
   /** Read into memory that is never reused, so that views of payloads stay valid; with this many bytes at a time. */
   readonly ownedChunkBytes?: number;
+  /** One record is wanted: what is read is a stretch between two entries of the index, not a whole chunk. */
+  readonly single?: boolean;
   /** That memory is used again after all, once what was given out of it has been `returned`. */
   readonly lendsChunks?: boolean;
 }
@@ -83,6 +85,7 @@ export class StreamReader {
   readonly #owned: number | undefined;
   /** Views of records are good until `returned` is called, or, of what is in memory, until the end of the turn. */
   readonly lends: boolean;
+  readonly #single: boolean;
   /** Chunks that have been read through, and may still be lent; and those that can be used again. */
   #spent: Chunk[] = [];
   #spare: Chunk[] = [];
@@ -117,6 +120,7 @@ export class StreamReader {
     this.#wanted = offset;
     this.#owned = options.ownedChunkBytes;
     this.lends = options.lendsChunks === true;
+    this.#single = options.single === true;
   }
 
   /** Nobody looks any more at the records that were given out. */
@@ -141,6 +145,13 @@ export class StreamReader {
     this.#ahead.length = 0;
     this.#spent = [];
     this.#spare = [];
+  }
+
+  /** Nothing more is read: its memory is another reader's. */
+  close(): void {
+    this.record.leave();
+    this.#setChunk(undefined);
+    this.rest();
   }
 
   seek(offset: number): void {
@@ -451,6 +462,7 @@ export class StreamReader {
       if (batch !== undefined) {
         this.#runPosition = batch.position;
         this.#runOffset = batch.offset;
+        if (this.#single && batch.nextPosition !== undefined) this.#readBytes = batch.nextPosition - batch.position;
       }
     }
   }
@@ -541,7 +553,7 @@ export class StreamReader {
       }
     }
     this.#sequentialLoads++;
-    if (this.#owned === undefined) this.#adaptReads(segment, position);
+    if (this.#owned === undefined && !this.#single) this.#adaptReads(segment, position);
     const chunk = this.#take(Math.max(needed, this.#owned ?? 0));
     await this.#read(
       segment,
@@ -550,7 +562,7 @@ export class StreamReader {
       Math.min(limit, position + Math.max(needed, this.#owned ?? this.#readBytes)),
     );
     this.#setChunk(chunk);
-    if (this.#sequentialLoads > 1 || this.#owned !== undefined) this.#readAhead(segment, limit);
+    if ((this.#sequentialLoads > 1 && !this.#single) || this.#owned !== undefined) this.#readAhead(segment, limit);
   }
 
   /**
