@@ -22,7 +22,7 @@ const NO_REPLIES: Reply[] = [];
 const TEXT_BYTES_MAX = 512;
 
 /** Where the value of a `set` stands: in memory that stays as it is. */
-export interface Body {
+interface Body {
   readonly memory: Buffer;
   readonly start: number;
   readonly end: number;

@@ -1,4 +1,4 @@
-/** What varve's files are read and written with: integers, LEB128 varints for those that are usually small, and strings of bytes. */
+/** What varve's files are read and written with: LEB128 varints for whole numbers that are usually small, and strings of bytes. */
 
 import { getU32, putU32 } from "../api/integers.js";
 

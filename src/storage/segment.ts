@@ -119,7 +119,7 @@ export function segmentHeaderProblem(buffer: Buffer, streamId: number, directory
 }
 
 /** A batch that an index has an entry for. */
-export interface NotedBatch {
+interface NotedBatch {
   /** Its first. */
   readonly offset: number;
   readonly position: number;

@@ -334,7 +334,7 @@ export class StreamReader {
             const { baseOffset, span } = header;
             this.#enterBatch(run.segment.path, this.#runPosition, baseOffset, baseOffset + span);
             this.#runPosition += batchFileBytes(header.bytes);
-            this.#runOffset = header.baseOffset + header.span;
+            this.#runOffset = baseOffset + span;
             if (this.#runOffset <= this.#wanted) continue;
             this.#block = undefined;
             this.record.enter(buffer, at, header.count, header.baseOffset, header.timestamp);
