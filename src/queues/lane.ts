@@ -2,7 +2,7 @@ import { VarveError } from "../api/errors.js";
 import type { Engine } from "../engine/engine.js";
 import type { RecordCursor } from "../storage/batch.js";
 import type { Stream } from "../storage/stream.js";
-import { StreamReader } from "../storage/stream-reader.js";
+import { readRecord, StreamReader } from "../storage/stream-reader.js";
 import type { Ledger, Outstanding } from "./ledger.js";
 import type { Ripener, Scheduled } from "./scheduled.js";
 import { decodeTaskAttributes, isSetAside, NO_ATTRIBUTES, type TaskAttributes } from "./task-record.js";
@@ -281,18 +281,8 @@ export class Lane implements Ripener {
   }
 
   /** The same of a record that may be gone: undefined then. */
-  async atRecordLeft<T>(offset: number, use: (record: RecordCursor) => T): Promise<{ readonly used: T } | undefined> {
-    const reader = new StreamReader(this.stream, this.#engine, offset, { single: true });
-    try {
-      for (;;) {
-        const found = reader.next(offset + 1);
-        if (found === "record" && reader.record.offset === offset) return { used: use(reader.record) };
-        if (found === "end") return undefined;
-        await reader.load();
-      }
-    } finally {
-      reader.close();
-    }
+  atRecordLeft<T>(offset: number, use: (record: RecordCursor) => T): Promise<{ readonly used: T } | undefined> {
+    return readRecord(this.stream, this.#engine, offset, use);
   }
 
   /** What is wrong when a task is there and its record is not. */

@@ -16,7 +16,7 @@ import { FIRST_QUEUE_OP, type LogTime } from "../engine/queue-state.js";
 import type { RecordParts } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
-import { StreamReader } from "../storage/stream-reader.js";
+import { readRecord } from "../storage/stream-reader.js";
 import type { Consumer } from "./consumer.js";
 import { TaskPhase } from "./ledger.js";
 import { type Ending, type KeptResult, ResultTable, ResultWaiters } from "./results.js";
@@ -187,17 +187,8 @@ export class Outcomes {
   async read({ offset }: KeptResult): Promise<unknown> {
     const { stream } = this;
     if (stream === undefined || offset < stream.head) return undefined;
-    const reader = new StreamReader(stream, this.#engine, offset, { single: true });
-    try {
-      for (;;) {
-        const found = reader.next(offset + 1);
-        if (found === "record") return JSON.parse(reader.record.payload().toString("utf8"));
-        if (found === "end") return undefined;
-        await reader.load();
-      }
-    } finally {
-      reader.close();
-    }
+    const found = await readRecord(stream, this.#engine, offset, (record) => record.payload().toString("utf8"));
+    return found && JSON.parse(found.used);
   }
 
   get lowest(): number {

@@ -17,7 +17,7 @@ import { Wake } from "../engine/wake.js";
 import { BATCH_HEADER_BYTES, recordBytesMax } from "../storage/batch.js";
 import { type Decoder, type Encoder, MalformedError, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import type { Stream } from "../storage/stream.js";
-import { StreamReader } from "../storage/stream-reader.js";
+import { readRecord } from "../storage/stream-reader.js";
 import {
   type Block,
   decodeEntries,
@@ -551,13 +551,9 @@ export class Scheduled {
 
   /** The entries of a block, as they stand in its record. */
   async #read(block: Block): Promise<Buffer> {
-    const reader = new StreamReader(this.#host.blockStream(), this.#engine!, block.offset);
-    for (;;) {
-      const found = reader.next(block.offset + 1);
-      if (found === "record") return Buffer.from(reader.record.payload());
-      if (found === "end") throw new MalformedError(`the block of scheduled tasks at ${block.offset} is missing`);
-      await reader.load();
-    }
+    const found = await readRecord(this.#host.blockStream(), this.#engine!, block.offset, (record) => record.payload());
+    if (found === undefined) throw new MalformedError(`the block of scheduled tasks at ${block.offset} is missing`);
+    return found.used;
   }
 }
 

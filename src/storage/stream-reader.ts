@@ -697,6 +697,29 @@ export class StreamReader {
   }
 }
 
+/**
+ * Has one record used in the turn in which it is found: the memory that it stands in may be taken away after that.
+ * Undefined when there is none at the offset.
+ */
+export async function readRecord<T>(
+  stream: Stream,
+  context: ReaderContext,
+  offset: number,
+  use: (record: RecordCursor) => T,
+): Promise<{ readonly used: T } | undefined> {
+  const reader = new StreamReader(stream, context, offset, { single: true });
+  try {
+    for (;;) {
+      const found = reader.next(offset + 1);
+      if (found === "record") return { used: use(reader.record) };
+      if (found === "end") return undefined;
+      await reader.load();
+    }
+  } finally {
+    reader.close();
+  }
+}
+
 export function indexPath(segment: Segment): string {
   return indexPathOf(segment.path);
 }
