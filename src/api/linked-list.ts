@@ -1,5 +1,5 @@
 /**
- * What is kept in the order in which it came, and taken out wherever it stands.
+ * What is kept in the order in which it came, and taken out wherever it stands. No Set, for the reason that `LinkedTable` is no Map.
  *
  * Invariant: the links of an entry lead to entries that are in here, and to nothing once it is not.
  */
@@ -13,6 +13,11 @@ export interface InList<E> {
 export class LinkedList<E extends InList<E>> implements Iterable<E> {
   #oldest: E | undefined;
   #newest: E | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
 
   /** The one that was added first. */
   get oldest(): E | undefined {
@@ -24,16 +29,22 @@ export class LinkedList<E extends InList<E>> implements Iterable<E> {
     return this.#newest;
   }
 
-  /** @param entry that is not here */
+  has(entry: E): boolean {
+    return entry.before !== undefined || entry === this.#oldest;
+  }
+
+  /** @param entry that is in no list */
   add(entry: E): void {
     entry.before = this.#newest;
     if (this.#newest === undefined) this.#oldest = entry;
     else this.#newest.behind = entry;
     this.#newest = entry;
+    this.#size++;
   }
 
-  /** @param entry that is here */
-  delete(entry: E): void {
+  /** False when it is not here. */
+  delete(entry: E): boolean {
+    if (!this.has(entry)) return false;
     const { before, behind } = entry;
     if (before === undefined) this.#oldest = behind;
     else before.behind = behind;
@@ -41,6 +52,8 @@ export class LinkedList<E extends InList<E>> implements Iterable<E> {
     else behind.before = before;
     entry.before = undefined;
     entry.behind = undefined;
+    this.#size--;
+    return true;
   }
 
   /** The oldest first. Of those that have been walked past any may be taken out meanwhile, but none that comes. */

@@ -25,11 +25,10 @@ const SLOTS_MIN = 8;
 export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   /** By the lowest bits of the key. A power of two. */
   #slots: (E | undefined)[] = emptySlots(SLOTS_MIN);
-  #size = 0;
   readonly #inOrder = new LinkedList<E>();
 
   get size(): number {
-    return this.#size;
+    return this.#inOrder.size;
   }
 
   /** The one that was added first. */
@@ -50,8 +49,7 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   /** @param entry whose key no other one has */
   add(entry: E): void {
     this.#inOrder.add(entry);
-    this.#size++;
-    if (this.#size > 2 * this.#slots.length) this.#resize(4 * this.#slots.length);
+    if (this.size > 2 * this.#slots.length) this.#resize(4 * this.#slots.length);
     else this.#place(entry);
   }
 
@@ -59,9 +57,8 @@ export class LinkedTable<E extends Linked<E>> implements Iterable<E> {
   delete(entry: E): boolean {
     if (!this.#displace(entry)) return false;
     this.#inOrder.delete(entry);
-    this.#size--;
     const { length } = this.#slots;
-    if (length > SLOTS_MIN && this.#size * 8 < length) this.#resize(length / 4);
+    if (length > SLOTS_MIN && this.size * 8 < length) this.#resize(length / 4);
     return true;
   }
 

@@ -1,6 +1,7 @@
 /** Who waits for a consumer's tasks, and gets which. */
 
 import type { Durability } from "../api/contract.js";
+import { type InList, LinkedList } from "../api/linked-list.js";
 import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import type { Operation } from "../engine/operation.js";
 import { type IdentifiedCommit, requestBytes } from "../engine/requests.js";
@@ -62,8 +63,11 @@ export interface ReceiverLine {
   disperse(): void;
 }
 
+/** A receiver that stands in line when there is nothing for it yet. */
+export interface Waiter extends Receiver, InList<Waiter> {}
+
 /** Someone who wants to see the next task, and leaves it where it is. */
-export interface Peeker {
+export interface Peeker extends InList<Peeker> {
   /** Looks at these only. */
   readonly lanes?: readonly Lane[];
   readonly waits: boolean;
@@ -88,8 +92,8 @@ interface Swept {
 export class Delivery {
   readonly #consumer: Consumer;
   #engine!: Engine;
-  readonly #receivers = new Set<Receiver>();
-  readonly #peekers = new Set<Peeker>();
+  readonly #receivers = new LinkedList<Waiter>();
+  readonly #peekers = new LinkedList<Peeker>();
   #loading = false;
   /** Tasks whose time was over that were removed since the queue was opened. */
   swept = 0;
@@ -130,14 +134,12 @@ export class Delivery {
   }
 
   close(error: Error): void {
-    for (const receiver of this.#receivers) receiver.reject(error);
-    this.#receivers.clear();
-    for (const peeker of this.#peekers) peeker.reject(error);
-    this.#peekers.clear();
+    endAll(this.#receivers, error);
+    endAll(this.#peekers, error);
   }
 
   /** Hands tasks to a receiver, now or when there are some. */
-  receive(receiver: Receiver): void {
+  receive(receiver: Waiter): void {
     if (this.#receivers.size === 0 && !this.#loading) {
       this.#consumer.host.serveOthers?.();
       const outcome = this.#deliverTo(receiver);
@@ -170,7 +172,7 @@ export class Delivery {
     line.disperse();
   }
 
-  #wait(receiver: Receiver): void {
+  #wait(receiver: Waiter): void {
     this.#receivers.add(receiver);
     // What there is may not be for anyone now, for its order or the queue's pace; that is found out in its turn.
     if (!receiver.waits && !this.#loading) this.wake();
@@ -184,7 +186,7 @@ export class Delivery {
   }
 
   /** Ends a receiver's wait without a task, unless one is on its way to it. */
-  forget(receiver: Receiver): void {
+  forget(receiver: Waiter): void {
     if (this.#receivers.delete(receiver)) receiver.resolve();
   }
 
@@ -234,9 +236,12 @@ export class Delivery {
     );
   }
 
-  #serveEach<T extends Receiver | Peeker>(line: Set<T>, give: (to: T) => Outcome, giveNothing: (to: T) => void): void {
-    for (const waiting of line) {
-      if (this.#loading) return;
+  #serveEach<T extends InLine<T>>(line: LinkedList<T>, give: (to: T) => Outcome, giveNothing: (to: T) => void): void {
+    let behind: T | undefined;
+    for (let waiting = line.oldest; waiting !== undefined; waiting = behind) {
+      // Not there any more: all have been told that the queue is closed.
+      if (this.#loading || !line.has(waiting)) return;
+      behind = waiting.behind;
       let outcome: Outcome;
       try {
         outcome = give(waiting);
@@ -596,7 +601,8 @@ export class Delivery {
     const before = this.swept;
     for (const lane of this.#consumer.lanes) {
       await new Promise<void>((resolve, reject) => {
-        this.peek({ lanes: [lane], waits: false, resolve: () => resolve(), reject });
+        const alone = { before: undefined, behind: undefined };
+        this.peek({ ...alone, lanes: [lane], waits: false, resolve: () => resolve(), reject });
       });
     }
     await this.#sweeping;
@@ -801,12 +807,7 @@ export class Delivery {
       (error: Error) => {
         this.#loading = false;
         // One of those who wait is told of damage; the next ones get what stands behind it.
-        const line: Set<Receiver | Peeker> = this.#receivers.size > 0 ? this.#receivers : this.#peekers;
-        const [waiting] = line;
-        if (waiting !== undefined) {
-          line.delete(waiting);
-          waiting.reject(error);
-        }
+        if (!endFirst(this.#receivers, error)) endFirst(this.#peekers, error);
         if (again !== undefined) this.#consumer.setAside(again, error);
         else lane.passDamage(error);
         this.serve();
@@ -863,6 +864,21 @@ export class Delivery {
     this.#consumer.host.pace?.handedOut(count, this.#engine.entryTime.elapsedMs);
     if (this.isHeldBack) this.wake();
   }
+}
+
+type InLine<T> = InList<T> & Pick<Receiver, "waits" | "reject">;
+
+/** False when nobody stands in the line. */
+function endFirst<T extends InLine<T>>(line: LinkedList<T>, error: Error): boolean {
+  const { oldest } = line;
+  if (oldest === undefined) return false;
+  line.delete(oldest);
+  oldest.reject(error);
+  return true;
+}
+
+function endAll<T extends InLine<T>>(line: LinkedList<T>, error: Error): void {
+  while (endFirst(line, error));
 }
 
 /** A delivery on its way through the log. */

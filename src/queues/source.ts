@@ -43,7 +43,7 @@ import { work } from "../worker/worker.js";
 import { type Change, commit, foreignQueue } from "./commit.js";
 import { type Consumer, giveUp, RELEASE_BYTES_MAX, SETTLE_BYTES_MAX } from "./consumer.js";
 import { EmbeddedDeadLetters } from "./dead-letters.js";
-import type { Peeker, Receiver } from "./delivery.js";
+import type { Peeker, Waiter } from "./delivery.js";
 import { CHILD_DONE_BYTES_MAX } from "./flows.js";
 import type { Outstanding } from "./ledger.js";
 import { Receivers } from "./receivers.js";
@@ -165,6 +165,8 @@ export class EmbeddedSource<O> implements TaskSource<O>, TakesEach {
       }
       let stop: (() => void) | undefined;
       const peeker: Peeker = {
+        before: undefined,
+        behind: undefined,
         waits: waitMs > 0,
         resolve: (task) => {
           stop?.();
@@ -466,7 +468,9 @@ export class EmbeddedSource<O> implements TaskSource<O>, TakesEach {
     }
     let stop: (() => void) | undefined;
     const tasks: LeasedTask[] = [];
-    const receiver: Receiver = {
+    const receiver: Waiter = {
+      before: undefined,
+      behind: undefined,
       max,
       leaseMs: leaseMs ?? consumer.host.rules.leaseMs,
       autoAck,
