@@ -37,12 +37,17 @@ interface TakeTerms {
 
 /**
  * Calls that want tasks, one behind the other, by their places in the line. Each is told once, by one of the methods, none of which may
- * throw: others are told behind it.
+ * throw: others are told behind it. Who has been told stays in its place.
  */
 export interface TakeLine extends TakeTerms {
   readonly count: number;
   /** How many tasks it is given, at most. */
   maxOf(place: number): number;
+  /**
+   * Has those from a place on leave for whom there is nobody any more, or who have to make their calls by themselves now, as what they
+   * take from is closed; the others move up.
+   */
+  weed(from: number): void;
   /** It does not want an answer before there is something. */
   waits(place: number): boolean;
   /** It has the tasks from an index on, before another one: none where it does not wait and there are none. */
@@ -58,6 +63,6 @@ export interface TakesEach {
    * made by itself.
    */
   [TAKES_FROM](): object | undefined;
-  /** Gives to calls in their order, as if each had been made by itself, and before it returns. */
+  /** Gives to calls in their order, as if each had been made by itself. */
   [TAKE_EACH](line: TakeLine): void;
 }

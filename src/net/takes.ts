@@ -93,7 +93,7 @@ class Line implements TakeLine {
   readonly durability: Durability | undefined;
   readonly autoAck: boolean;
   readonly leaseMs: number | undefined;
-  takes: Take[];
+  readonly takes: Take[];
 
   constructor(place: Place, take: Take) {
     this.place = place;
@@ -112,12 +112,17 @@ class Line implements TakeLine {
   }
 
   carryOut(): void {
-    if (this.takes.some(({ isVain }) => isVain)) {
-      for (const take of this.takes) if (take.isVain) take.dropped();
-      this.takes = this.takes.filter(({ isVain }) => !isVain);
-    }
+    if (this.takes.some(({ isVain }) => isVain)) this.weed(0);
     const [first] = this.takes;
     first?.source[TAKE_EACH]?.(this);
+  }
+
+  weed(from: number): void {
+    for (const take of this.takes.splice(from)) {
+      if (take.isVain) take.dropped();
+      else if (take.source[TAKES_FROM]?.() === undefined) take.alone();
+      else this.takes.push(take);
+    }
   }
 
   maxOf(place: number): number {

@@ -47,24 +47,26 @@ export interface Receiver {
   reject(error: Error): void;
 }
 
-/** Several who want tasks now, one behind the other. */
-export interface ReceiverLine {
-  /** Someone stands in it. */
-  readonly isWaiting: boolean;
-  /** All of them, or the first ones, as one receiver. */
-  receiver(): Receiver;
-  /** Those whose receiver has been delivered to leave the line, as far as there was something for them. */
+/** A receiver that stands in line when there is nothing for it yet. */
+export interface Waiter extends Receiver, InList<Waiter | Party> {
+  readonly isParty: false;
+}
+
+/** Several who have come together, one behind the other, and stand in line together while what is there has to be read. */
+export interface Party extends InList<Waiter | Party> {
+  readonly isParty: true;
+  readonly waits: true;
+  /** How many are left of them. */
+  readonly size: number;
+  /** All of them, or the first ones, as one receiver; undefined when nobody is left. */
+  next(): Receiver | undefined;
+  /** Those whose receiver has been delivered to leave, as far as there was something for them. */
   delivered(): void;
   /** There is nothing for any of them. */
   foundNothing(): void;
   /** The first one of them cannot be given anything. */
-  failed(error: unknown): void;
-  /** They are to come by themselves. */
-  disperse(): void;
+  reject(error: Error): void;
 }
-
-/** A receiver that stands in line when there is nothing for it yet. */
-export interface Waiter extends Receiver, InList<Waiter> {}
 
 /** Someone who wants to see the next task, and leaves it where it is. */
 export interface Peeker extends InList<Peeker> {
@@ -92,7 +94,7 @@ interface Swept {
 export class Delivery {
   readonly #consumer: Consumer;
   #engine!: Engine;
-  readonly #receivers = new LinkedList<Waiter>();
+  readonly #receivers = new LinkedList<Waiter | Party>();
   readonly #peekers = new LinkedList<Peeker>();
   #loading = false;
   /** Tasks whose time was over that were removed since the queue was opened. */
@@ -125,7 +127,9 @@ export class Delivery {
   }
 
   get waiters(): number {
-    return this.#receivers.size;
+    let count = 0;
+    for (const waiting of this.#receivers) count += waiting.isParty ? waiting.size : 1;
+    return count;
   }
 
   /** Whether anyone waits for a task, or to see one. */
@@ -154,22 +158,32 @@ export class Delivery {
     else this.#wait(receiver);
   }
 
-  /** Hands tasks to several at once, as if each of them came by itself, as long as nobody is before them. */
-  receiveEach(line: ReceiverLine): void {
-    while (line.isWaiting && this.#receivers.size === 0 && !this.#loading) {
-      let outcome: Outcome;
-      try {
-        this.#consumer.host.serveOthers?.();
-        outcome = this.#deliverTo(line.receiver());
-      } catch (error) {
-        line.failed(error);
-        continue;
-      }
-      if (outcome === "load") break;
-      if (outcome === "delivered") line.delivered();
-      else line.foundNothing();
+  /** Hands tasks to several at once, as if each of them came by itself. */
+  receiveEach(party: Party): void {
+    if (this.#receivers.size === 0 && !this.#loading) {
+      this.#consumer.host.serveOthers?.();
+      if (this.#deliverToEach(party) !== "load") return;
+    } else if (!this.#loading && !this.#hasTasks) {
+      party.foundNothing();
+      return;
     }
-    line.disperse();
+    this.#receivers.add(party);
+    if (!this.#loading) this.wake();
+  }
+
+  /** All leave the party, unless what they are to get has to be read first. */
+  #deliverToEach(party: Party): "delivered" | "load" {
+    for (let receiver = party.next(); receiver !== undefined; receiver = party.next()) {
+      try {
+        const outcome = this.#deliverTo(receiver);
+        if (outcome === "load") return "load";
+        if (outcome === "delivered") party.delivered();
+        else party.foundNothing();
+      } catch (error) {
+        party.reject(error as Error);
+      }
+    }
+    return "delivered";
   }
 
   #wait(receiver: Waiter): void {
@@ -231,8 +245,10 @@ export class Delivery {
     );
     this.#serveEach(
       this.#receivers,
-      (receiver) => this.#deliverTo(receiver),
-      (receiver) => receiver.resolve(),
+      (waiting) => (waiting.isParty ? this.#deliverToEach(waiting) : this.#deliverTo(waiting)),
+      (waiting) => {
+        if (!waiting.isParty) waiting.resolve();
+      },
     );
   }
 
@@ -866,13 +882,14 @@ export class Delivery {
   }
 }
 
-type InLine<T> = InList<T> & Pick<Receiver, "waits" | "reject">;
+type InLine<T> = InList<T> & Pick<Receiver, "waits" | "reject"> & { readonly size?: number };
 
-/** False when nobody stands in the line. */
+/** Tells the first one in a line. False when nobody stands there. */
 function endFirst<T extends InLine<T>>(line: LinkedList<T>, error: Error): boolean {
   const { oldest } = line;
   if (oldest === undefined) return false;
-  line.delete(oldest);
+  // Others of a party stay.
+  if ((oldest.size ?? 1) <= 1) line.delete(oldest);
   oldest.reject(error);
   return true;
 }

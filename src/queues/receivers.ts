@@ -4,7 +4,7 @@ import type { Durability } from "../api/contract.js";
 import type { TakeLine } from "../api/take-each.js";
 import type { RecordCursor } from "../storage/batch.js";
 import type { Consumer } from "./consumer.js";
-import type { Receiver, ReceiverLine } from "./delivery.js";
+import type { Party, Receiver, Waiter } from "./delivery.js";
 import type { Outstanding } from "./ledger.js";
 import { Parcel } from "./parcel.js";
 import type { TaskAttributes } from "./task-record.js";
@@ -12,7 +12,11 @@ import type { TaskAttributes } from "./task-record.js";
 /** Tasks that one commit hands out to several calls, at most: what they may come to must fit into any log file. */
 const TASKS_AT_ONCE = 512;
 
-export class Receivers implements ReceiverLine {
+export class Receivers implements Party {
+  readonly isParty = true;
+  readonly waits = true;
+  before: Waiter | Party | undefined;
+  behind: Waiter | Party | undefined;
   readonly #consumer: Consumer;
   readonly #line: TakeLine;
   readonly #leaseMs: number;
@@ -28,12 +32,15 @@ export class Receivers implements ReceiverLine {
     this.#durability = durability;
   }
 
-  get isWaiting(): boolean {
-    return this.#place < this.#line.count;
+  get size(): number {
+    return this.#line.count - this.#place;
   }
 
-  receiver(): Receiver {
+  next(): Receiver | undefined {
     const line = this.#line;
+    // Time may have passed since they were asked for the last time.
+    if (this.#several !== undefined) line.weed(this.#place);
+    if (this.size === 0) return undefined;
     let to = this.#place;
     let max = line.maxOf(to++);
     for (; to < line.count; to++) {
@@ -57,12 +64,8 @@ export class Receivers implements ReceiverLine {
     }
   }
 
-  failed(error: unknown): void {
+  reject(error: Error): void {
     this.#line.failed(this.#place++, error);
-  }
-
-  disperse(): void {
-    while (this.#place < this.#line.count) this.#line.alone(this.#place++);
   }
 }
 

@@ -100,10 +100,12 @@ export class EmbeddedSource<O> implements TaskSource<O>, TakesEach {
   [TAKE_EACH](line: TakeLine): void {
     const { engine, consumer } = this;
     const leaseMs = line.leaseMs ?? consumer.host.rules.leaseMs;
-    const receivers = new Receivers(consumer, line, leaseMs, engine.durability(line.durability));
-    if (this.#isOpen) consumer.delivery.receiveEach(receivers);
+    if (this.#isOpen) {
+      consumer.delivery.receiveEach(new Receivers(consumer, line, leaseMs, engine.durability(line.durability)));
+      return;
+    }
     // Each will say why, or is another member's.
-    else receivers.disperse();
+    for (let place = 0; place < line.count; place++) line.alone(place);
   }
 
   ack(task: TaskRef, options?: CommitOptions): Promise<void> {
@@ -469,6 +471,7 @@ export class EmbeddedSource<O> implements TaskSource<O>, TakesEach {
     let stop: (() => void) | undefined;
     const tasks: LeasedTask[] = [];
     const receiver: Waiter = {
+      isParty: false,
       before: undefined,
       behind: undefined,
       max,

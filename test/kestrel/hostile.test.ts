@@ -412,9 +412,13 @@ test("gets in a row of which some are given something do not take that as if it 
     const each = tasks as unknown as TakesEach;
     const take = each[TAKE_EACH].bind(tasks);
     each[TAKE_EACH] = (line) => {
-      const { durability, autoAck, leaseMs, count } = line;
+      const { durability, autoAck, leaseMs } = line;
       take({
-        ...{ durability, autoAck, leaseMs, count },
+        ...{ durability, autoAck, leaseMs },
+        get count() {
+          return line.count;
+        },
+        weed: (from) => line.weed(from),
         maxOf: (place) => Math.min(2, line.maxOf(place)),
         waits: (place) => line.waits(place),
         told: (place, given, from, to) => line.told(place, given, from, to),
@@ -441,10 +445,14 @@ test("what follows on a get is not begun in the midst of the commit that gave it
     const each = tasks as unknown as TakesEach;
     const take = each[TAKE_EACH].bind(tasks);
     each[TAKE_EACH] = (line) => {
-      const { durability, autoAck, leaseMs, count } = line;
+      const { durability, autoAck, leaseMs } = line;
       if (isGiving) early.push("get");
       take({
-        ...{ durability, autoAck, leaseMs, count },
+        ...{ durability, autoAck, leaseMs },
+        get count() {
+          return line.count;
+        },
+        weed: (from) => line.weed(from),
         // One at a time: whoever wants two has to ask again.
         maxOf: () => 1,
         waits: (place) => line.waits(place),
@@ -499,7 +507,10 @@ test("gets of one turn, of several clients: each has what its number in the line
         durability: line.durability,
         autoAck: line.autoAck,
         leaseMs: line.leaseMs,
-        count: line.count - 1,
+        get count() {
+          return line.count - 1;
+        },
+        weed: (from) => line.weed(from + 1),
         maxOf: (place) => line.maxOf(place + 1),
         waits: (place) => line.waits(place + 1),
         told: (place, given, from, to) => line.told(place + 1, given, from, to),

@@ -109,8 +109,9 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "takes of one turn overtake who waits already",
     file: "src/queues/delivery.ts",
-    search: "while (line.isWaiting && this.#receivers.size === 0 && !this.#loading) {",
-    replacement: "while (line.isWaiting && !this.#loading) {",
+    search:
+      "if (this.#receivers.size === 0 && !this.#loading) {\n      this.#consumer.host.serveOthers?.();\n      if (this.#deliverToEach",
+    replacement: "if (!this.#loading) {\n      this.#consumer.host.serveOthers?.();\n      if (this.#deliverToEach",
     breaks: "whoever has waited longer is served first",
     killer: testFile("test/takes.test.ts", "stand behind who waits"),
   },
@@ -133,10 +134,26 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "tasks are taken for a client that is gone",
     file: "src/net/takes.ts",
-    search: "if (this.takes.some(({ isVain }) => isVain)) {",
-    replacement: "if (this.takes.some(() => false)) {",
+    search: "if (this.takes.some(({ isVain }) => isVain)) this.weed(0);",
+    replacement: "",
     breaks: "a task is not given to nobody",
     killer: testFile("test/native/takes.test.ts", "not taken"),
+  },
+  {
+    name: "tasks are taken for a client that has gone while they were read",
+    file: "src/queues/receivers.ts",
+    search: "if (this.#several !== undefined) line.weed(this.#place);",
+    replacement: "",
+    breaks: "a task is not given to nobody",
+    killer: testFile("test/takes.test.ts", "who leaves while they wait"),
+  },
+  {
+    name: "a read that fails ends the wait of all that came together, and tells one",
+    file: "src/queues/delivery.ts",
+    search: "if ((oldest.size ?? 1) <= 1) line.delete(oldest);",
+    replacement: "line.delete(oldest);",
+    breaks: "each call is answered",
+    killer: testFile("test/takes.test.ts", "a read that fails"),
   },
   {
     name: "sets that die overtake those that were collected before them",

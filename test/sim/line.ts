@@ -24,6 +24,7 @@ export function dequeueInLine(
   });
   source[TAKE_EACH]?.({
     count,
+    weed() {},
     durability,
     autoAck,
     leaseMs: lease === "session" ? 0 : (lease as number | undefined),
