@@ -48,7 +48,7 @@ import {
   encodeRequests,
   type IdentifiedCommit,
   IdentifiedOperation,
-  type RequestName,
+  type NameRun,
   RequestsUnderWay,
 } from "./requests.js";
 import { Reserves } from "./reserves.js";
@@ -181,8 +181,8 @@ export class Engine implements ReaderContext {
     this.flush();
     this.#syncIfAsked();
   };
-  readonly #carriedOut = (name: RequestName, answer: string) => {
-    this.catalog.requests.committed(name, answer, this.entryTime.elapsedMs, this.lsn);
+  readonly #carriedOut = (run: NameRun, answers: readonly string[], at: number) => {
+    this.catalog.requests.committed(run, answers, at, this.entryTime.elapsedMs, this.lsn);
   };
   readonly #endTurn = () => {
     try {
@@ -464,11 +464,11 @@ export class Engine implements ReaderContext {
 
   #identified(operation: Operation, request: IdentifiedCommit): Operation {
     const answers: string[] = [];
-    while (answers.length < request.count) {
-      encodeRequests(this.operation(OP_REQUESTS, 0), request, answers);
+    for (const run of request.runs) {
+      encodeRequests(this.operation(OP_REQUESTS, 0), request, run, answers);
       this.endOperation();
     }
-    return new IdentifiedOperation(operation, request, answers, this.#carriedOut);
+    return new IdentifiedOperation(operation, request.runs, answers, this.#carriedOut);
   }
 
   /** Calls back once, before what this turn staged is written: to stage more of it. */

@@ -143,16 +143,12 @@ function* dumpOperations(meta: Buffer, kinds: Map<number, number>, describer: Qu
         const queue = { kind: describer.kindName(kind), queue: name };
         yield { type: "operation", queueId, name: "DeleteQueue", ...queue, lastStreamId };
       } else if (code === OP_REQUESTS) {
-        for (const { name, answer } of decodeRequests(fields)) {
-          const { sequence, settled } = name;
-          yield {
-            type: "operation",
-            name: "Request",
-            producer: hexOf(name.from.text),
-            sequence,
-            settled,
-            answer: hexOf(answer),
-          };
+        const { run, answers } = decodeRequests(fields);
+        const { from, sequence, settled } = run;
+        const producer = hexOf(from.text);
+        for (const [index, answer] of answers.entries()) {
+          const name = { name: "Request", producer, sequence: sequence + index, settled };
+          yield { type: "operation", ...name, answer: hexOf(answer) };
         }
       } else {
         yield { type: "operation", queueId, ...describer.operation(code, kinds.get(queueId), fields) };

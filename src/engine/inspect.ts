@@ -408,9 +408,8 @@ class DirectoryInspection {
       return;
     }
     if (code === OP_REQUESTS) {
-      for (const { name, answer } of decodeRequests(fields)) {
-        catalog.requests.committed(name, answer, time.elapsedMs, 0);
-      }
+      const { run, answers } = decodeRequests(fields);
+      catalog.requests.committed(run, answers, 0, time.elapsedMs, 0);
       return;
     }
     const entry = catalog.byId(queueId);

@@ -343,9 +343,8 @@ class Replay {
       return;
     }
     if (code === OP_REQUESTS) {
-      for (const { name, answer } of decodeRequests(fields)) {
-        this.#catalog.requests.committed(name, answer, time.elapsedMs, 0);
-      }
+      const { run, answers } = decodeRequests(fields);
+      this.#catalog.requests.committed(run, answers, 0, time.elapsedMs, 0);
       return;
     }
     if (code < FIRST_QUEUE_OP && code !== OP_ADD_STREAM && code !== OP_DELETE_QUEUE) {

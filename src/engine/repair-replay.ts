@@ -219,9 +219,8 @@ export class LogReplay {
       return true;
     }
     if (code === OP_REQUESTS) {
-      for (const { name, answer } of decodeRequests(fields)) {
-        catalog.requests.committed(name, answer, time.elapsedMs, 0);
-      }
+      const { run, answers } = decodeRequests(fields);
+      catalog.requests.committed(run, answers, 0, time.elapsedMs, 0);
       return true;
     }
     const state = catalog.byId(queueId)?.state;

@@ -5,15 +5,17 @@ import { Decoder, Encoder, MalformedError } from "../storage/bytes.js";
 import {
   ANSWER_BYTES_MAX,
   ANSWERS_MAX,
-  type DecodedRequest,
   decodeRequests,
   encodeRequests,
+  type Group,
   type IdentifiedCommit,
+  type NameRun,
   PRODUCER_MS_MAX,
   PRODUCERS_MAX,
   type RequestName,
   RequestsUnderWay,
   RequestTable,
+  runsOf,
 } from "./requests.js";
 
 const A = "a".repeat(16);
@@ -27,6 +29,10 @@ function encoded(table: RequestTable): Buffer {
 
 function nameOf(producer: string, sequence: number, settled = 0): RequestName {
   return { from: { text: producer }, sequence, settled };
+}
+
+function runOf(producer: string, sequence: number, count = 1, settled = 0): NameRun {
+  return { ...nameOf(producer, sequence, settled), count };
 }
 
 /** What the table says of a request: its answer, "forgotten", or "new". */
@@ -44,7 +50,7 @@ function commit(
   atMs = 0,
   settled = 0,
 ) {
-  table.committed(nameOf(producer, sequence, settled), answer, atMs, 1);
+  table.committed(runOf(producer, sequence, 1, settled), [answer], 0, atMs, 1);
 }
 
 describe("requests", () => {
@@ -154,9 +160,12 @@ test("requests under way with one number, of several producers, are told apart",
     nameOf(B, 7),
   ];
   const found = () => names.map((name) => underWay.find(name)?.kind);
-  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve()) || assert.fail());
+  const groups: Group[] = [];
+  for (const [kind, name] of names.entries()) {
+    underWay.add({ ...name, count: 1 }, kind, Promise.resolve(), undefined, groups);
+  }
   assert.deepEqual(found(), [0, 1, 2, 3]);
-  assert.equal(underWay.has(nameOf(B, 8)), false);
+  assert.equal(underWay.has(runOf(B, 8)), false);
   underWay.remove(groups[1]!);
   assert.deepEqual(found(), [0, undefined, 2, 3]);
   underWay.remove(groups[2]!);
@@ -171,22 +180,41 @@ test("requests that one promise answers are found by their numbers, and end toge
   const names = Array.from({ length: 50 }, (_, index) => nameOf(A, 10 + index));
   const indexes = names.map((_, index) => index);
   const together = Promise.resolve();
-  const groups = names.flatMap((name, index) => underWay.add(name, 1, together, index) || []);
+  const groups: Group[] = [];
+  underWay.add(runOf(A, 10, 50), 1, together, 0, groups);
   assert.equal(groups.length, 4, "numbers that stand together are one");
   const alone = Promise.resolve();
-  const other = underWay.add(nameOf(A, 9), 2, alone) || assert.fail();
-  assert.equal(underWay.add(nameOf(A, 40), 1, together, 30), false, "there is one already");
-  underWay.add(nameOf(B, 10), 1, together, 50);
+  const others: Group[] = [];
+  underWay.add(runOf(A, 9), 2, alone, undefined, others);
+  underWay.add(runOf(B, 10), 1, together, 50, []);
+  // Runs that have one in common with it, at either end, and those that do not.
+  for (const [sequence, count] of [
+    [40, 1],
+    [59, 40],
+    [1, 9],
+    [5, 100],
+    [1, 32],
+  ] as const) {
+    assert.equal(underWay.has(runOf(A, sequence, count)), true, `${sequence}`);
+  }
+  for (const [sequence, count] of [
+    [60, 1],
+    [60, 40],
+    [1, 8],
+    [8, 1],
+    [2 ** 53 - 2, 2],
+  ] as const) {
+    assert.equal(underWay.has(runOf(A, sequence, count)), false, `${sequence}`);
+  }
   const found = () => names.map((name) => underWay.find(name)?.index);
   assert.deepEqual(found(), indexes);
   assert.deepEqual(underWay.find(nameOf(A, 9)), { kind: 2, answer: alone, index: undefined });
   assert.deepEqual(underWay.find(nameOf(B, 10)), { kind: 1, answer: together, index: 50 });
-  assert.equal(underWay.has(nameOf(A, 60)), false);
-  underWay.remove(other);
-  assert.equal(underWay.has(nameOf(A, 9)), false);
+  for (const group of others) underWay.remove(group);
+  assert.equal(underWay.has(runOf(A, 9)), false);
   assert.deepEqual(found(), indexes);
   for (const group of groups) underWay.remove(group);
-  assert.ok(names.every((name) => !underWay.has(name)));
+  assert.equal(underWay.has(runOf(A, 1, 100)), false);
   assert.equal(underWay.find(nameOf(B, 10))?.index, 50);
 });
 
@@ -195,26 +223,51 @@ test("requests that follow on each other are one operation, whatever their answe
   const answers = names.map((_, index) => `${index}`.repeat([1, 500, 0, 127, 128, 20_000][index]!));
   const request: IdentifiedCommit = {
     count: names.length,
-    nameOf: (index) => names[index]!,
+    runs: runsOf(names),
     bytesMax: 0,
     encode: (output, index) => output.latin1(answers[index]!),
   };
   const told: string[] = [];
-  const decoded: DecodedRequest[][] = [];
-  while (told.length < names.length) {
+  const decoded = request.runs.map((run) => {
     const output = new Encoder(16);
-    encodeRequests(output, request, told);
-    decoded.push([...decodeRequests(new Decoder(output.view()))]);
-  }
+    encodeRequests(output, request, run, told);
+    return decodeRequests(new Decoder(output.view()));
+  });
   assert.deepEqual(told, answers);
   assert.deepEqual(
-    decoded.map((operation) => operation.length),
-    [3, 1, 1, 1],
+    decoded.map(({ run }) => run),
+    [runOf(A, 1, 3), runOf(A, 4, 1, 1), runOf(A, 6, 1, 1), runOf(B, 7, 1, 1)],
   );
   assert.deepEqual(
-    decoded.flat(),
-    names.map((name, index) => ({ name, answer: answers[index] })),
+    decoded.flatMap((operation) => operation.answers),
+    answers,
   );
+});
+
+test("a run of requests is remembered as if they had been carried out one by one", () => {
+  const together = new RequestTable();
+  const alone = new RequestTable();
+  let number = 0;
+  for (const [producer, sequence, count, settled] of [
+    [A, 1, 20, 0],
+    [B, 5, 3, 2],
+    [A, 30, 5, 12],
+    [A, 25, 8, 12],
+    [A, 100, ANSWERS_MAX, 31],
+    [B, 8, 2, 7],
+  ] as const) {
+    const answers = Array.from({ length: count + 2 }, () => `${number++}`);
+    const run = runOf(producer, sequence, count, settled);
+    assert.equal(together.has(run), sequence === 25, `${sequence}`);
+    together.committed(run, answers, 2, number, 1);
+    for (let index = 0; index < count; index++) {
+      alone.committed(runOf(producer, sequence + index, 1, settled), answers, 2 + index, number, 1);
+    }
+    assert.deepEqual(encoded(together), encoded(alone));
+  }
+  assert.equal(together.has(runOf(A, 90, 11)), true);
+  assert.equal(together.has(runOf(A, 31)), true, "it has been settled");
+  assert.equal(together.has(runOf(A, 100 + ANSWERS_MAX, 100)), false);
 });
 
 test("requests of many producers that count in step are found at once", () => {
@@ -231,7 +284,10 @@ test("requests of many producers that count in step are found at once", () => {
       settled: 0,
     };
   });
-  const groups = names.map((name, kind) => underWay.add(name, kind, Promise.resolve()) || assert.fail());
+  const groups: Group[] = [];
+  for (const [kind, name] of names.entries()) {
+    underWay.add(Object.assign(Object.create(name), { count: 1 }), kind, Promise.resolve(), undefined, groups);
+  }
   for (const [kind, name] of names.entries()) assert.equal(underWay.find(name)?.kind, kind);
   for (const group of groups) underWay.remove(group);
   assert.ok(looks < 20 * names.length, `${looks} looks at the names of ${names.length}`);

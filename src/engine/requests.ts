@@ -46,10 +46,32 @@ export interface RequestName {
   readonly settled: number;
 }
 
+/** Requests of one producer that follow on each other: those with the numbers from `sequence` on. */
+export interface NameRun extends RequestName {
+  readonly count: number;
+}
+
+/** Names in their order, as runs: those of calls that are made together mostly are one, for each producer. */
+export function runsOf(names: readonly RequestName[]): NameRun[] {
+  const runs: NameRun[] = [];
+  for (let first = 0; first < names.length; ) {
+    const { from, sequence, settled } = names[first]!;
+    let count = 1;
+    for (; first + count < names.length; count++) {
+      const next = names[first + count]!;
+      if (next.from.text !== from.text || next.sequence !== sequence + count || next.settled !== settled) break;
+    }
+    runs.push({ from, sequence, settled, count });
+    first += count;
+  }
+  return runs;
+}
+
 /** A request, or several, on the way to the log with the commit that carries them out. */
 export interface IdentifiedCommit {
   readonly count: number;
-  nameOf(index: number): RequestName;
+  /** The names of them, in their order. */
+  readonly runs: readonly NameRun[];
   /** Upper bound for their operations. */
   readonly bytesMax: number;
   /** Writes what the caller of one is told. Called when all else of the commit is staged. */
@@ -102,8 +124,11 @@ class Answers {
     return index < 0 ? undefined : this.#texts[index];
   }
 
-  has(sequence: number): boolean {
-    return this.#indexOf(sequence) >= 0;
+  /** Whether one of so many is here. */
+  hasAny(sequence: number, count: number): boolean {
+    if (sequence > this.#highest) return false;
+    for (let each = sequence; each < sequence + count; each++) if (this.#indexOf(each) >= 0) return true;
+    return false;
   }
 
   add(sequence: number, text: string): void {
@@ -165,7 +190,7 @@ export interface Group {
   readonly text: string;
   readonly stretch: number;
   /** A bit for each number. */
-  members: number;
+  readonly members: number;
   readonly kind: number;
   readonly answer: Promise<unknown>;
   /** `index` of the stretch's first number. */
@@ -190,40 +215,44 @@ export class RequestsUnderWay {
     this.#salt = salt;
   }
 
-  has({ from, sequence }: RequestName): boolean {
-    return this.#groupOf(from.text, sequence) !== undefined;
+  /** Whether one of them is here. */
+  has({ from, sequence, count }: NameRun): boolean {
+    for (let at = sequence; at < sequence + count; at = nextStretch(at)) {
+      if (this.#groupOf(from.text, at, membersFrom(at, sequence + count)) !== undefined) return true;
+    }
+    return false;
   }
 
   find({ from, sequence }: RequestName): RequestUnderWay | undefined {
-    const group = this.#groupOf(from.text, sequence);
+    const group = this.#groupOf(from.text, sequence, membersFrom(sequence, sequence + 1));
     if (group === undefined) return undefined;
     const { kind, answer, indexFrom } = group;
     return { kind, answer, index: indexFrom === undefined ? undefined : indexFrom + (sequence % TOGETHER) };
   }
 
-  /** @returns what is to be removed in the end; undefined: that goes with one before it; false: the name is there already */
+  /**
+   * @param run none of which is here
+   * @param index where the first of them stands among several that `answer` is an array for
+   * @param groups gets what is to be removed in the end
+   */
   add(
-    { from, sequence }: RequestName,
+    { from, sequence, count }: NameRun,
     kind: number,
     answer: Promise<unknown>,
-    index?: number,
-  ): Group | undefined | false {
+    index: number | undefined,
+    groups: Group[],
+  ): void {
     const { text } = from;
-    const member = sequence % TOGETHER;
-    const stretch = (sequence - member) / TOGETHER;
-    const indexFrom = index === undefined ? undefined : index - member;
-    const newest = this.#places[this.#placeOf(text, stretch)];
-    if (memberFrom(newest, text, stretch, member) !== undefined) return false;
-    if (newest !== undefined && newest.answer === answer && newest.stretch === stretch && newest.text === text) {
-      if (newest.indexFrom === indexFrom && newest.kind === kind) {
-        newest.members |= 1 << member;
-        return undefined;
-      }
+    const end = sequence + count;
+    for (let at = sequence; at < end; at = nextStretch(at)) {
+      const stretch = stretchOf(at);
+      const indexFrom = index === undefined ? undefined : index + stretch * TOGETHER - sequence;
+      if (++this.#size > 2 * this.#places.length) this.#grow();
+      const members = membersFrom(at, end);
+      const group: Group = { text, stretch, members, kind, answer, indexFrom, next: undefined };
+      this.#place(group);
+      groups.push(group);
     }
-    if (++this.#size > 2 * this.#places.length) this.#grow();
-    const group = { text, stretch, members: 1 << member, kind, answer, indexFrom, next: undefined };
-    this.#place(group);
-    return group;
   }
 
   /** @param group which is there */
@@ -238,10 +267,15 @@ export class RequestsUnderWay {
     this.#size--;
   }
 
-  #groupOf(text: string, sequence: number): Group | undefined {
-    const member = sequence % TOGETHER;
-    const stretch = (sequence - member) / TOGETHER;
-    return memberFrom(this.#places[this.#placeOf(text, stretch)], text, stretch, member);
+  /** One that has any of these members of a number's stretch. */
+  #groupOf(text: string, sequence: number, members: number): Group | undefined {
+    const stretch = stretchOf(sequence);
+    let group = this.#places[this.#placeOf(text, stretch)];
+    while (group !== undefined) {
+      if (group.stretch === stretch && (group.members & members) !== 0 && group.text === text) break;
+      group = group.next;
+    }
+    return group;
   }
 
   #place(group: Group): void {
@@ -275,12 +309,20 @@ export class RequestsUnderWay {
   }
 }
 
-/** The group that a number is in, from one on. */
-function memberFrom(first: Group | undefined, text: string, stretch: number, member: number): Group | undefined {
-  for (let group = first; group !== undefined; group = group.next) {
-    if (group.stretch === stretch && (group.members & (1 << member)) !== 0 && group.text === text) return group;
-  }
-  return undefined;
+function stretchOf(sequence: number): number {
+  return (sequence - (sequence % TOGETHER)) / TOGETHER;
+}
+
+/** The first number behind a number's stretch. */
+function nextStretch(sequence: number): number {
+  return sequence - (sequence % TOGETHER) + TOGETHER;
+}
+
+/** A bit for each number from one on that is of its stretch, and below `end`. */
+function membersFrom(sequence: number, end: number): number {
+  const first = sequence % TOGETHER;
+  const count = Math.min(TOGETHER - first, end - sequence);
+  return ((1 << count) - 1) << first;
 }
 
 /** What is known of a request. */
@@ -308,10 +350,10 @@ export class RequestTable {
     return { producers: this.#producers.size, answers };
   }
 
-  /** Whether a request has been carried out, or may have been. */
-  has({ from, sequence }: RequestName): boolean {
+  /** Whether one of these requests has been carried out, or may have been. */
+  has({ from, sequence, count }: NameRun): boolean {
     const known = this.#known(from.text);
-    return known !== undefined && (sequence <= known.forgotten || known.answers.has(sequence));
+    return known !== undefined && (sequence <= known.forgotten || known.answers.hasAny(sequence, count));
   }
 
   /** Mostly the one that was asked for last: requests of a producer come several at a time. */
@@ -330,26 +372,35 @@ export class RequestTable {
   }
 
   /**
-   * A request was carried out: live, and when the log is repeated.
-   * @param lsn of its entry; 0 when the log is repeated
+   * Requests were carried out: live, and when the log is repeated.
+   * @param answers theirs, from an index on
+   * @param lsn of their entry; 0 when the log is repeated
    */
-  committed({ from, sequence, settled }: RequestName, answer: string, elapsedMs: number, lsn: number): void {
-    // Then nobody has become old since.
-    const goesOn = this.#heard.newest?.text === from.text && this.#heard.newest.usedMs === elapsedMs;
+  committed(
+    { from, sequence, settled, count }: NameRun,
+    answers: readonly string[],
+    at: number,
+    elapsedMs: number,
+    lsn: number,
+  ): void {
     const known = this.#heardOf(from.text);
-    const { answers } = known;
     known.usedMs = elapsedMs;
     known.lsn = lsn;
     if (settled > known.forgotten) known.forgotten = settled;
+    for (let index = 0; index < count; index++) this.#answered(known, sequence + index, settled, answers[at + index]!);
+    this.#forgetProducers(elapsedMs);
+  }
+
+  #answered(producer: Producer, sequence: number, settled: number, answer: string): void {
+    const { answers } = producer;
     // Those that were answered out of their order go when their turn comes.
     while (answers.first !== undefined && answers.first <= settled) this.#forgot(answers.shift());
     const before = answers.delete(sequence);
     if (before !== undefined) this.#forgot(before);
     answers.add(sequence, answer);
     this.#bytes += answer.length + ANSWER_BYTES;
-    if (answers.size > ANSWERS_MAX) this.#giveUpOldest(known);
-    if (this.#bytes > ANSWER_BYTES_MAX) this.#shrink(known);
-    if (!goesOn) this.#forgetProducers(elapsedMs);
+    if (answers.size > ANSWERS_MAX) this.#giveUpOldest(producer);
+    if (this.#bytes > ANSWER_BYTES_MAX) this.#shrink(producer);
   }
 
   #heardOf(text: string): Producer {
@@ -452,18 +503,13 @@ export function readProducers(input: Decoder) {
 }
 
 /**
- * Writes the fields of an operation that names requests of a commit: the next one, and those that follow on it.
+ * Writes the fields of an operation that names requests of a commit.
+ * @param run the names of the next ones
  * @param answers of those that have been written, as the table keeps them; further ones are added
  */
-export function encodeRequests(output: Encoder, request: IdentifiedCommit, answers: string[]): void {
+export function encodeRequests(output: Encoder, request: IdentifiedCommit, run: NameRun, answers: string[]): void {
   const first = answers.length;
-  const { from, sequence, settled } = request.nameOf(first);
-  let count = 1;
-  while (first + count < request.count) {
-    const next = request.nameOf(first + count);
-    if (next.sequence !== sequence + count || next.settled !== settled || next.from.text !== from.text) break;
-    count++;
-  }
+  const { from, sequence, settled, count } = run;
   output.latin1(from.text);
   output.varint(sequence);
   output.varint(settled);
@@ -476,48 +522,42 @@ export function encodeRequests(output: Encoder, request: IdentifiedCommit, answe
   }
 }
 
-export interface DecodedRequest {
-  readonly name: RequestName;
-  readonly answer: string;
-}
-
-export function* decodeRequests(fields: Decoder): Generator<DecodedRequest> {
+export function decodeRequests(fields: Decoder): { readonly run: NameRun; readonly answers: string[] } {
   const from = { text: fields.bytes(PRODUCER_BYTES).toString("latin1") };
-  const sequence = fields.varint();
-  const settled = fields.varint();
-  const count = fields.varint();
-  for (let index = 0; index < count; index++) {
-    const answer = fields.bytes(fields.varint()).toString("latin1");
-    yield { name: { from, sequence: sequence + index, settled }, answer };
-  }
+  const run = { from, sequence: fields.varint(), settled: fields.varint(), count: fields.varint() };
+  const answers: string[] = [];
+  while (answers.length < run.count) answers.push(fields.bytes(fields.varint()).toString("latin1"));
+  return { run, answers };
 }
 
 /** A change that carries out requests. */
 export class IdentifiedOperation implements Operation {
   readonly durability: Operation["durability"];
   readonly #operation: Operation;
-  readonly #request: IdentifiedCommit;
+  readonly #runs: readonly NameRun[];
   readonly #answers: readonly string[];
-  readonly #committed: (name: RequestName, answer: string) => void;
+  readonly #committed: (run: NameRun, answers: readonly string[], at: number) => void;
 
-  /** @param committed notes that a request has been carried out */
+  /** @param committed notes that requests have been carried out, with their answers from an index on */
   constructor(
     operation: Operation,
-    request: IdentifiedCommit,
+    runs: readonly NameRun[],
     answers: readonly string[],
-    committed: (name: RequestName, answer: string) => void,
+    committed: (run: NameRun, answers: readonly string[], at: number) => void,
   ) {
     this.durability = operation.durability;
     this.#operation = operation;
-    this.#request = request;
+    this.#runs = runs;
     this.#answers = answers;
     this.#committed = committed;
   }
 
   apply(): void {
     this.#operation.apply();
-    for (let index = 0; index < this.#answers.length; index++) {
-      this.#committed(this.#request.nameOf(index), this.#answers[index]!);
+    let at = 0;
+    for (const run of this.#runs) {
+      this.#committed(run, this.#answers, at);
+      at += run.count;
     }
   }
 

@@ -12,9 +12,11 @@ import { type Engine, OPERATION_HEADER_BYTES } from "../engine/engine.js";
 import {
   type Group,
   type IdentifiedCommit,
+  type NameRun,
   REQUEST_BYTES_MAX,
   type RequestName,
   type RequestUnderWay,
+  runsOf,
 } from "../engine/requests.js";
 import { Decoder, type Encoder, VARINT_BYTES_MAX } from "../storage/bytes.js";
 import { placeOf, type TaskPlace } from "./outcomes.js";
@@ -149,12 +151,14 @@ export interface Answering<T> extends IdentifiedCommit {
 /** A call that may be repeated. */
 export class Request<T> implements Answering<T> {
   readonly name: CallName;
+  readonly runs: readonly NameRun[];
   readonly answer: Answer<T>;
   #tell: (() => T) | undefined;
   #answerCount = 1;
 
   constructor(name: CallName, answer: Answer<T>) {
     this.name = name;
+    this.runs = runsOf([name]);
     this.answer = answer;
   }
 
@@ -164,10 +168,6 @@ export class Request<T> implements Answering<T> {
 
   get count(): number {
     return 1;
-  }
-
-  nameOf(): RequestName {
-    return this.name;
   }
 
   get bytesMax(): number {
@@ -192,26 +192,20 @@ export class Request<T> implements Answering<T> {
 
 /** Calls with names of their own that are carried out by one commit, and answered one by one. */
 class RequestRun<T> implements Answering<T[]> {
+  readonly count: number;
+  readonly runs: readonly NameRun[];
   readonly #answer: Answer<T>;
-  readonly #names: readonly CallName[];
   #tell: (() => T[]) | undefined;
   #told: T[] | undefined;
 
   constructor(names: readonly CallName[], answer: Answer<T>) {
-    this.#names = names;
+    this.count = names.length;
+    this.runs = runsOf(names);
     this.#answer = answer;
   }
 
   get kind(): number {
     return this.#answer.kind;
-  }
-
-  get count(): number {
-    return this.#names.length;
-  }
-
-  nameOf(index: number): RequestName {
-    return this.#names[index]!;
   }
 
   get bytesMax(): number {
@@ -304,42 +298,35 @@ function settledLater<T>() {
   return { told, resolve, reject };
 }
 
-function isNew(engine: Engine, name: RequestName): boolean {
-  return !engine.underWay.has(name) && !engine.catalog.requests.has(name);
-}
-
-function areNew(engine: Engine, calls: IdentifiedCommit): boolean {
-  for (let index = 0; index < calls.count; index++) if (!isNew(engine, calls.nameOf(index))) return false;
-  return true;
+function areNew({ underWay, catalog }: Engine, { runs }: IdentifiedCommit): boolean {
+  return runs.every((run) => !underWay.has(run) && !catalog.requests.has(run));
 }
 
 /** Whoever makes one of the calls again until they are answered is given its answer. */
 function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>): Promise<T> {
-  const isRun = calls instanceof RequestRun;
-  const begun: Group[] = [];
-  for (let index = 0; index < calls.count; index++) {
-    const group = engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);
-    if (group) begun.push(group);
-  }
-  endOnceAnswered(engine, begun, told);
+  endOnceAnswered(engine, begin(engine, calls, told) ?? NO_GROUPS, told);
   return told;
 }
 
 /**
  * The same, until they are ended; undefined when one of them has been made before, also as one of these.
- * @param run undefined: the calls have no names
+ * @param calls undefined: they have no names
  */
-function begin<T>(engine: Engine, run: RequestRun<T> | undefined, told: Promise<T[]>): readonly Group[] | undefined {
-  if (run === undefined) return NO_GROUPS;
+function begin<T>(
+  { underWay, catalog }: Engine,
+  calls: Answering<T> | undefined,
+  told: Promise<T>,
+): readonly Group[] | undefined {
+  if (calls === undefined) return NO_GROUPS;
   const begun: Group[] = [];
-  for (let index = 0; index < run.count; index++) {
-    const name = run.nameOf(index);
-    const group = !engine.catalog.requests.has(name) && engine.underWay.add(name, run.kind, told, index);
-    if (group === false) {
-      end(engine, begun);
+  let index = 0;
+  for (const run of calls.runs) {
+    if (underWay.has(run) || catalog.requests.has(run)) {
+      for (const group of begun) underWay.remove(group);
       return undefined;
     }
-    if (group !== undefined) begun.push(group);
+    underWay.add(run, calls.kind, told, calls instanceof RequestRun ? index : undefined, begun);
+    index += run.count;
   }
   return begun;
 }

@@ -9,18 +9,18 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a request is not part of its commit",
     file: "src/engine/engine.ts",
-    search: "encodeRequests(this.operation(OP_REQUESTS, 0), request, answers);\n      this.endOperation();",
-    replacement: "encodeRequests(new Encoder(64), request, answers);\n      void OP_REQUESTS;",
+    search: "encodeRequests(this.operation(OP_REQUESTS, 0), request, run, answers);\n      this.endOperation();",
+    replacement: "encodeRequests(new Encoder(64), request, run, answers);\n      void OP_REQUESTS;",
     breaks: "a call whose answer was lost is carried out once, over a crash too",
     killer: simulator,
   },
   {
     name: "requests are noted by an entry of their own",
     file: "src/engine/engine.ts",
-    search: "encodeRequests(this.operation(OP_REQUESTS, 0), request, answers);\n      this.endOperation();",
+    search: "encodeRequests(this.operation(OP_REQUESTS, 0), request, run, answers);\n      this.endOperation();",
     replacement:
-      "const first = [...answers];\n      encodeRequests(new Encoder(64), request, answers);\n      const callback = () => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
-      "        encodeRequests(this.operation(OP_REQUESTS, 0), request, first);\n        this.endOperation();\n      };\n" +
+      "const first = [...answers];\n      encodeRequests(new Encoder(64), request, run, answers);\n      const callback = () => {\n        this.begin(0, 0, request.bytesMax, true);\n" +
+      "        encodeRequests(this.operation(OP_REQUESTS, 0), request, run, first);\n        this.endOperation();\n      };\n" +
       "      this.wake({ isDue: false, callback });",
     breaks: "a call and its name are durable together",
     killer: testFile(cases, "wherever it falls"),
@@ -44,16 +44,16 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a call under way is not waited for",
     file: "src/queues/requested.ts",
-    search: "    const group = engine.underWay.add(calls.nameOf(index), calls.kind, told, isRun ? index : undefined);",
-    replacement: "    void isRun;\n    const group = undefined as Group | undefined;",
+    search: "underWay.add(run, calls.kind, told, calls instanceof RequestRun ? index : undefined, begun);",
+    replacement: "void told;",
     breaks: "calls at once with one name are one call",
     killer: testFile(conformance, "request: calls at once"),
   },
   {
     name: "a batch of calls does not look for those that were made",
     file: "src/queues/requested.ts",
-    search: "if (!isNew(engine, calls.nameOf(index))) return false;",
-    replacement: "if (calls.count === 0) return false;",
+    search: "return runs.every((run) => !underWay.has(run) && !catalog.requests.has(run));",
+    replacement: "void [underWay, catalog];\n  return runs.length > 0;",
     breaks: "each call of a batch is carried out once",
     killer: testFile(conformance, "request: each of a batch"),
   },
@@ -84,9 +84,8 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a call that is made twice at once is made twice",
     file: "src/queues/requested.ts",
-    search:
-      "    if (group === false) {\n      end(engine, begun);\n      return undefined;\n    }\n    if (group !== undefined)",
-    replacement: "    if (group)",
+    search: "if (underWay.has(run) || catalog.requests.has(run)) {",
+    replacement: "if (catalog.requests.has(run)) {",
     breaks: "a call that is repeated is carried out once",
     killer: testFile("test/native/runs.test.ts", "made twice at once"),
   },
