@@ -9,7 +9,11 @@ import { Takes } from "../src/net/takes.js";
 import { Simulated, TINY } from "./support/simulated.js";
 
 /** A line of calls for one task each, none of which waits: what each was told, in its place. */
-function takeEach(tasks: TaskQueue & Partial<TakesEach>, count: number, weed = (_from: number) => {}): unknown[] {
+function takeEach(
+  tasks: TaskQueue & Partial<TakesEach>,
+  count: number,
+  weed = (_from: number, to: number) => to,
+): unknown[] {
   const told: unknown[] = Array(count).fill(undefined);
   assert.ok(tasks[TAKES_FROM]?.() !== undefined);
   tasks[TAKE_EACH]?.({
@@ -113,17 +117,58 @@ void test("while what is there has to be read they wait together, and those who 
   await machine.settle(mq.close());
 });
 
-void test("who leaves while they wait for what is read is given nothing", async () => {
-  const machine = Simulated.boot(5);
-  const { tasks } = await onDisk(machine, 3);
-  const from: number[] = [];
-  const told = takeEach(tasks, 3, (place) => from.push(place));
-  assert.deepEqual(from, []);
-  await machine.clock.run(() => told[2] !== undefined);
-  // Asked again before they were given something.
-  assert.equal(from[0], 0);
-  assert.deepEqual(told, ["0", "1", "2"]);
+/** A line of calls of which some wait, as a server makes them: those by themselves as well. */
+function callEach(tasks: TaskQueue & Partial<TakesEach>, waits: readonly boolean[], told: unknown[]): void {
+  tasks[TAKE_EACH]?.({
+    ...{ count: waits.length, weed: (_from, to) => to, durability: undefined, autoAck: false, leaseMs: undefined },
+    maxOf: () => 1,
+    waits: (place) => waits[place]!,
+    told(place, given, from, to) {
+      told[place] = from === to ? "none" : given[from]!.token;
+    },
+    failed(place, error) {
+      told[place] = error;
+    },
+    alone(place) {
+      void tasks.dequeue(waits[place] ? { wait: "1h" } : {}).then((task) => {
+        told[place] = task?.token ?? "none";
+      });
+    },
+  });
+}
+
+void test("of those that have to be read for, who waits goes on by himself: behind the others, and before who comes later", async () => {
+  const machine = Simulated.boot(9);
+  const { tasks } = await onDisk(machine, 1);
+  const told: unknown[] = [];
+  callEach(tasks, [false, true, false, true], told);
+  const later = tasks.dequeue({ wait: "1h" });
+  await machine.clock.run(() => told[0] !== undefined && told[2] !== undefined);
+  assert.deepEqual([typeof told[0], told[1], told[2], told[3]], ["string", undefined, "none", undefined]);
+  const enqueued = await machine.settle(tasks.enqueueBatch(["second", "third", "fourth"]));
+  const last = await machine.settle(later);
+  assert.equal(last?.id, enqueued[2]!.id);
+  await machine.clock.run(() => told[1] !== undefined && told[3] !== undefined);
+  assert.ok(![told[1], told[3]].includes("none"));
 });
+
+for (const limit of [{ concurrency: 1 }, { rate: { limit: 1, per: "1s" } }] as const) {
+  void test(`who waits is given a task as soon as there is room for it again: ${Object.keys(limit)[0]}`, async () => {
+    const machine = Simulated.boot(10);
+    const { tasks } = await onDisk(machine, 6);
+    await machine.settle(tasks.configure(limit));
+    const told: unknown[] = [];
+    callEach(tasks, [true, true, true], told);
+    const before = machine.clock.elapsedMs();
+    for (let place = 0; place < 3; place++) {
+      await machine.clock.run(() => told[place] !== undefined);
+      assert.notEqual(told[place], "none");
+      assert.equal(told[place + 1], undefined);
+      await machine.settle(tasks.ack(told[place] as string));
+    }
+    assert.ok(machine.clock.elapsedMs() - before < 10_000);
+  });
+}
 
 void test("a read that fails is told to the first of them, and the others have what is there", async () => {
   const machine = Simulated.boot(6);
@@ -149,7 +194,7 @@ void test("a close while they wait for what is read is told to each of them", as
   assert.deepEqual(told, Array(3).fill("ERR_CLOSED"));
 });
 
-void test("a member that leaves its group while they wait for what is read makes its call by itself", async () => {
+void test("who has gone by the time that it is his turn is given nothing, and a member that has left its group makes its call by itself", async () => {
   const machine = Simulated.boot(8);
   const filled = await machine.open();
   await machine.settle((await machine.settle(filled.openLog("log"))).appendBatch(texts(4)));
@@ -180,12 +225,19 @@ void test("a member that leaves its group while they wait for what is read makes
       told[place] = "dropped";
     },
   });
-  const gone = take(3);
-  for (const each of [take(0), take(1), take(2), gone, take(5)]) assert.ok(takes.add(each));
-  takes.carryOut();
+  // The second ones have not been tried before it is their turn.
+  const gone = [take(3), take(7)];
+  for (const turn of [
+    [take(0), take(1), take(2), gone[0]!, take(5)],
+    [take(6), gone[1]!, take(9)],
+  ]) {
+    for (const each of turn) assert.ok(takes.add(each));
+    takes.carryOut();
+  }
   assert.deepEqual(told, []);
-  gone.isVain = true;
+  for (const each of gone) each.isVain = true;
   await machine.settle(members[0]!.close());
-  await machine.clock.run(() => told[5] !== undefined);
-  assert.deepEqual([...told], ["alone", ["0"], "alone", "dropped", undefined, ["1"]]);
+  await machine.clock.run(() => told[9] !== undefined);
+  const none = undefined;
+  assert.deepEqual([...told], ["alone", ["0"], "alone", "dropped", none, ["1"], "alone", "dropped", none, ["2"]]);
 });

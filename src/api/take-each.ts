@@ -44,10 +44,10 @@ export interface TakeLine extends TakeTerms {
   /** How many tasks it is given, at most. */
   maxOf(place: number): number;
   /**
-   * Has those from a place on leave for whom there is nobody any more, or who have to make their calls by themselves now, as what they
-   * take from is closed; the others move up.
+   * Has those from a place on, up to another, leave for whom there is nobody any more, or who have to make their calls by themselves now,
+   * as what they take from is closed. The others move up; returns the place behind the last of them.
    */
-  weed(from: number): void;
+  weed(from: number, to: number): number;
   /** It does not want an answer before there is something. */
   waits(place: number): boolean;
   /** It has the tasks from an index on, before another one: none where it does not wait and there are none. */

@@ -222,7 +222,6 @@ test("requests that follow on each other are one operation, whatever their answe
   const names = [nameOf(A, 1, 0), nameOf(A, 2, 0), nameOf(A, 3, 0), nameOf(A, 4, 1), nameOf(A, 6, 1), nameOf(B, 7, 1)];
   const answers = names.map((_, index) => `${index}`.repeat([1, 500, 0, 127, 128, 20_000][index]!));
   const request: IdentifiedCommit = {
-    count: names.length,
     runs: runsOf(names),
     bytesMax: 0,
     encode: (output, index) => output.latin1(answers[index]!),

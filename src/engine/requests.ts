@@ -69,7 +69,6 @@ export function runsOf(names: readonly RequestName[]): NameRun[] {
 
 /** A request, or several, on the way to the log with the commit that carries them out. */
 export interface IdentifiedCommit {
-  readonly count: number;
   /** The names of them, in their order. */
   readonly runs: readonly NameRun[];
   /** Upper bound for their operations. */

@@ -112,17 +112,20 @@ class Line implements TakeLine {
   }
 
   carryOut(): void {
-    if (this.takes.some(({ isVain }) => isVain)) this.weed(0);
+    if (this.takes.some(({ isVain }) => isVain)) this.weed(0, this.count);
     const [first] = this.takes;
     first?.source[TAKE_EACH]?.(this);
   }
 
-  weed(from: number): void {
-    for (const take of this.takes.splice(from)) {
+  weed(from: number, to: number): number {
+    const left: Take[] = [];
+    for (const take of this.takes.slice(from, to)) {
       if (take.isVain) take.dropped();
       else if (take.source[TAKES_FROM]?.() === undefined) take.alone();
-      else this.takes.push(take);
+      else left.push(take);
     }
+    this.takes.splice(from, to - from, ...left);
+    return from + left.length;
   }
 
   maxOf(place: number): number {

@@ -52,20 +52,27 @@ export interface Waiter extends Receiver, InList<Waiter | Party> {
   readonly isParty: false;
 }
 
-/** Several who have come together, one behind the other, and stand in line together while what is there has to be read. */
+/** Several who have come together, one behind the other. They stand in line together until it is known what there is for them. */
 export interface Party extends InList<Waiter | Party> {
   readonly isParty: true;
   readonly waits: true;
   /** How many are left of them. */
   readonly size: number;
-  /** All of them, or the first ones, as one receiver; undefined when nobody is left. */
-  next(): Receiver | undefined;
+  /** All of them, or the first ones, as one receiver. */
+  next(): Receiver;
   /** Those whose receiver has been delivered to leave, as far as there was something for them. */
   delivered(): void;
   /** There is nothing for any of them. */
   foundNothing(): void;
   /** The first one of them cannot be given anything. */
   reject(error: Error): void;
+  /**
+   * It is to stand in line. From the first one on who goes on waiting when there is nothing, they do so by themselves: each comes as it
+   * would alone, and `join` has the others stand before them.
+   */
+  standInLine(join: () => void): void;
+  /** Its turn has come: those leave who have gone meanwhile. */
+  recall(): void;
 }
 
 /** Someone who wants to see the next task, and leaves it where it is. */
@@ -167,15 +174,18 @@ export class Delivery {
       party.foundNothing();
       return;
     }
-    this.#receivers.add(party);
-    if (!this.#loading) this.wake();
+    party.standInLine(() => {
+      this.#receivers.add(party);
+      if (!this.#loading) this.wake();
+    });
   }
 
   /** All leave the party, unless what they are to get has to be read first. */
   #deliverToEach(party: Party): "delivered" | "load" {
-    for (let receiver = party.next(); receiver !== undefined; receiver = party.next()) {
+    while (party.size > 0) {
+      if (this.#loading) return "load";
       try {
-        const outcome = this.#deliverTo(receiver);
+        const outcome = this.#deliverTo(party.next());
         if (outcome === "load") return "load";
         if (outcome === "delivered") party.delivered();
         else party.foundNothing();
@@ -245,7 +255,11 @@ export class Delivery {
     );
     this.#serveEach(
       this.#receivers,
-      (waiting) => (waiting.isParty ? this.#deliverToEach(waiting) : this.#deliverTo(waiting)),
+      (waiting) => {
+        if (!waiting.isParty) return this.#deliverTo(waiting);
+        waiting.recall();
+        return this.#deliverToEach(waiting);
+      },
       (waiting) => {
         if (!waiting.isParty) waiting.resolve();
       },
@@ -253,20 +267,23 @@ export class Delivery {
   }
 
   #serveEach<T extends InLine<T>>(line: LinkedList<T>, give: (to: T) => Outcome, giveNothing: (to: T) => void): void {
-    let behind: T | undefined;
-    for (let waiting = line.oldest; waiting !== undefined; waiting = behind) {
-      // Not there any more: all have been told that the queue is closed.
-      if (this.#loading || !line.has(waiting)) return;
-      behind = waiting.behind;
-      let outcome: Outcome;
+    for (let waiting = line.oldest, behind = waiting; waiting !== undefined; waiting = behind) {
+      if (this.#loading) return;
+      let outcome: Outcome | undefined;
+      let failure: unknown;
       try {
         outcome = give(waiting);
       } catch (error) {
-        line.delete(waiting);
-        waiting.reject(error as Error);
-        continue;
+        failure = error;
       }
-      if (outcome === "delivered") {
+      // As it is now: others may have come, or gone.
+      behind = waiting.behind;
+      // All have been told that the queue is closed.
+      if (!line.has(waiting)) return;
+      if (outcome === undefined) {
+        line.delete(waiting);
+        waiting.reject(failure as Error);
+      } else if (outcome === "delivered") {
         line.delete(waiting);
       } else if (outcome === "none" && !waiting.waits) {
         line.delete(waiting);

@@ -23,27 +23,27 @@ export class Receivers implements Party {
   readonly #durability: Durability;
   /** The first one that has not been dealt with. */
   #place = 0;
+  /** The one behind the last. */
+  #end: number;
   #several: Several | undefined;
 
   constructor(consumer: Consumer, line: TakeLine, leaseMs: number, durability: Durability) {
     this.#consumer = consumer;
     this.#line = line;
+    this.#end = line.count;
     this.#leaseMs = leaseMs;
     this.#durability = durability;
   }
 
   get size(): number {
-    return this.#line.count - this.#place;
+    return this.#end - this.#place;
   }
 
-  next(): Receiver | undefined {
+  next(): Receiver {
     const line = this.#line;
-    // Time may have passed since they were asked for the last time.
-    if (this.#several !== undefined) line.weed(this.#place);
-    if (this.size === 0) return undefined;
     let to = this.#place;
     let max = line.maxOf(to++);
-    for (; to < line.count; to++) {
+    for (; to < this.#end; to++) {
       const more = line.maxOf(to);
       if (max + more > TASKS_AT_ONCE) break;
       max += more;
@@ -58,7 +58,7 @@ export class Receivers implements Party {
 
   foundNothing(): void {
     const line = this.#line;
-    for (; this.#place < line.count; this.#place++) {
+    for (; this.#place < this.#end; this.#place++) {
       if (line.waits(this.#place)) line.alone(this.#place);
       else line.told(this.#place, [], 0, 0);
     }
@@ -66,6 +66,20 @@ export class Receivers implements Party {
 
   reject(error: Error): void {
     this.#line.failed(this.#place++, error);
+  }
+
+  standInLine(join: () => void): void {
+    const line = this.#line;
+    const { count } = line;
+    let end = this.#place;
+    while (end < count && !line.waits(end)) end++;
+    this.#end = end;
+    if (this.size > 0) join();
+    for (let place = end; place < count; place++) line.alone(place);
+  }
+
+  recall(): void {
+    this.#end = this.#line.weed(this.#place, this.#end);
   }
 }
 

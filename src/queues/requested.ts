@@ -166,10 +166,6 @@ export class Request<T> implements Answering<T> {
     return this.answer.kind;
   }
 
-  get count(): number {
-    return 1;
-  }
-
   get bytesMax(): number {
     return OPERATION_HEADER_BYTES + REQUEST_BYTES_MAX + 1 + this.answer.bytesMax(this.#answerCount);
   }
@@ -304,7 +300,13 @@ function areNew({ underWay, catalog }: Engine, { runs }: IdentifiedCommit): bool
 
 /** Whoever makes one of the calls again until they are answered is given its answer. */
 function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>): Promise<T> {
-  endOnceAnswered(engine, begin(engine, calls, told) ?? NO_GROUPS, told);
+  const begun: Group[] = [];
+  // A call, or those of a batch, whose names follow on each other. The name of one that goes on is in the table already.
+  const [run] = calls.runs;
+  if (run !== undefined && !engine.underWay.has(run)) {
+    engine.underWay.add(run, calls.kind, told, calls instanceof RequestRun ? 0 : undefined, begun);
+  }
+  endOnceAnswered(engine, begun, told);
   return told;
 }
 
@@ -312,20 +314,17 @@ function untilAnswered<T>(engine: Engine, calls: Answering<T>, told: Promise<T>)
  * The same, until they are ended; undefined when one of them has been made before, also as one of these.
  * @param calls undefined: they have no names
  */
-function begin<T>(
-  { underWay, catalog }: Engine,
-  calls: Answering<T> | undefined,
-  told: Promise<T>,
-): readonly Group[] | undefined {
+function begin<T>(engine: Engine, calls: RequestRun<T> | undefined, told: Promise<T[]>): readonly Group[] | undefined {
   if (calls === undefined) return NO_GROUPS;
+  const { underWay, catalog } = engine;
   const begun: Group[] = [];
   let index = 0;
   for (const run of calls.runs) {
     if (underWay.has(run) || catalog.requests.has(run)) {
-      for (const group of begun) underWay.remove(group);
+      end(engine, begun);
       return undefined;
     }
-    underWay.add(run, calls.kind, told, calls instanceof RequestRun ? index : undefined, begun);
+    underWay.add(run, calls.kind, told, index, begun);
     index += run.count;
   }
   return begun;

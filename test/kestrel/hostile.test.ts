@@ -418,7 +418,7 @@ test("gets in a row of which some are given something do not take that as if it 
         get count() {
           return line.count;
         },
-        weed: (from) => line.weed(from),
+        weed: (from, to) => line.weed(from, to),
         maxOf: (place) => Math.min(2, line.maxOf(place)),
         waits: (place) => line.waits(place),
         told: (place, given, from, to) => line.told(place, given, from, to),
@@ -452,7 +452,7 @@ test("what follows on a get is not begun in the midst of the commit that gave it
         get count() {
           return line.count;
         },
-        weed: (from) => line.weed(from),
+        weed: (from, to) => line.weed(from, to),
         // One at a time: whoever wants two has to ask again.
         maxOf: () => 1,
         waits: (place) => line.waits(place),
@@ -510,7 +510,7 @@ test("gets of one turn, of several clients: each has what its number in the line
         get count() {
           return line.count - 1;
         },
-        weed: (from) => line.weed(from + 1),
+        weed: (from, to) => line.weed(from + 1, to + 1) - 1,
         maxOf: (place) => line.maxOf(place + 1),
         waits: (place) => line.waits(place + 1),
         told: (place, given, from, to) => line.told(place + 1, given, from, to),

@@ -44,7 +44,7 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "a call under way is not waited for",
     file: "src/queues/requested.ts",
-    search: "underWay.add(run, calls.kind, told, calls instanceof RequestRun ? index : undefined, begun);",
+    search: "engine.underWay.add(run, calls.kind, told, calls instanceof RequestRun ? 0 : undefined, begun);",
     replacement: "void told;",
     breaks: "calls at once with one name are one call",
     killer: testFile(conformance, "request: calls at once"),
@@ -133,7 +133,7 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "tasks are taken for a client that is gone",
     file: "src/net/takes.ts",
-    search: "if (this.takes.some(({ isVain }) => isVain)) this.weed(0);",
+    search: "if (this.takes.some(({ isVain }) => isVain)) this.weed(0, this.count);",
     replacement: "",
     breaks: "a task is not given to nobody",
     killer: testFile("test/native/takes.test.ts", "not taken"),
@@ -141,10 +141,10 @@ export const requestMutants: readonly Mutant[] = [
   {
     name: "tasks are taken for a client that has gone while they were read",
     file: "src/queues/receivers.ts",
-    search: "if (this.#several !== undefined) line.weed(this.#place);",
+    search: "this.#end = this.#line.weed(this.#place, this.#end);",
     replacement: "",
     breaks: "a task is not given to nobody",
-    killer: testFile("test/takes.test.ts", "who leaves while they wait"),
+    killer: testFile("test/takes.test.ts", "who has gone by"),
   },
   {
     name: "a read that fails ends the wait of all that came together, and tells one",

@@ -323,3 +323,31 @@ void test("a shared group is where it was, or where it was moved to, with nothin
   assert.ok(trials > TRIALS_MIN);
   assert.deepEqual([...met].sort(), [3, 4]);
 });
+
+void test("a redrive that was interrupted and is repeated twice at once goes on once", async () => {
+  let machine = Simulated.boot(12);
+  const open = async () => {
+    const mq = await machine.open();
+    return await machine.settle(mq.openTask("jobs", { maxAttempts: 1 }));
+  };
+  let jobs = await open();
+  for (let killed = 0; killed < 600; killed += 100) {
+    await machine.settle(jobs.enqueueBatch(Array.from({ length: 100 }, (_, index) => `${index}`)));
+    for (const task of await machine.settle(jobs.dequeueBatch({ max: 100 }))) await machine.settle(jobs.nack(task));
+  }
+  const named = { request: { producer: Buffer.alloc(16, 7), sequence: 1 } };
+  void jobs.dead.redrive({ limit: 550 }, named).catch(() => {});
+  let syncs = 0;
+  machine.disk.onCall = (kind) => {
+    if (kind === "sync") syncs++;
+  };
+  await machine.clock.run(() => syncs === 2);
+  machine = machine.kill();
+  jobs = await open();
+  const { ready } = await machine.settle(jobs.stats());
+  assert.ok(ready > 0 && ready < 550, `interrupted after ${ready}`);
+  const again = [1, 2].map(() => jobs.dead.redrive({ limit: 550 }, named));
+  assert.deepEqual(await machine.settle(Promise.all(again)), [550, 550]);
+  const stats = await machine.settle(jobs.stats());
+  assert.deepEqual([stats.ready, stats.dead], [550, 50]);
+});

@@ -24,7 +24,7 @@ export function dequeueInLine(
   });
   source[TAKE_EACH]?.({
     count,
-    weed() {},
+    weed: (_from, to) => to,
     durability,
     autoAck,
     leaseMs: lease === "session" ? 0 : (lease as number | undefined),
