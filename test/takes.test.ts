@@ -170,6 +170,25 @@ for (const limit of [{ concurrency: 1 }, { rate: { limit: 1, per: "1s" } }] as c
   });
 }
 
+void test("who does not wait is told so at once, also behind those who wait for room, where nothing is written meanwhile", async () => {
+  const machine = Simulated.boot(11);
+  const mq = await machine.open();
+  const tasks = await machine.settle(mq.openTask("tasks", { concurrency: 1, lease: "1h" }));
+  await machine.settle(tasks.enqueueBatch(texts(3)));
+  const held = await machine.settle(tasks.dequeue());
+  const waiting = tasks.dequeue({ wait: "2h" });
+  await machine.pass(1000);
+  const before = machine.clock.elapsedMs();
+  assert.equal(await machine.settle(tasks.dequeue()), undefined);
+  const told: unknown[] = [];
+  callEach(tasks, [false], told);
+  await machine.clock.run(() => told[0] !== undefined);
+  assert.deepEqual(told, ["none"]);
+  assert.ok(machine.clock.elapsedMs() - before < 1000);
+  await machine.settle(tasks.ack(held!));
+  assert.equal(`${(await machine.settle(waiting))?.payload}`, "1");
+});
+
 void test("a read that fails is told to the first of them, and the others have what is there", async () => {
   const machine = Simulated.boot(6);
   const { tasks } = await onDisk(machine, 3);

@@ -485,6 +485,12 @@ export class Engine implements ReaderContext {
     this.#wakes.push(wake);
   }
 
+  /** The same at the end of this turn, also where it stages nothing. */
+  wakeThisTurn(wake: Wake): void {
+    this.wake(wake);
+    this.#endTurnLater();
+  }
+
   // ----------------------------------------------------------------------------------------------------- writing
 
   /** Writes what is staged. */

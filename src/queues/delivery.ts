@@ -176,7 +176,7 @@ export class Delivery {
     }
     party.standInLine(() => {
       this.#receivers.add(party);
-      if (!this.#loading) this.wake();
+      if (!this.#loading) this.#engine.wakeThisTurn(this.#serve);
     });
   }
 
@@ -199,7 +199,7 @@ export class Delivery {
   #wait(receiver: Waiter): void {
     this.#receivers.add(receiver);
     // What there is may not be for anyone now, for its order or the queue's pace; that is found out in its turn.
-    if (!receiver.waits && !this.#loading) this.wake();
+    if (!receiver.waits && !this.#loading) this.#engine.wakeThisTurn(this.#serve);
   }
 
   get #hasTasks(): boolean {
@@ -268,7 +268,7 @@ export class Delivery {
 
   #serveEach<T extends InLine<T>>(line: LinkedList<T>, give: (to: T) => Outcome, giveNothing: (to: T) => void): void {
     for (let waiting = line.oldest, behind = waiting; waiting !== undefined; waiting = behind) {
-      if (this.#loading) return;
+      if (this.#loading || !line.has(waiting)) return;
       let outcome: Outcome | undefined;
       let failure: unknown;
       try {

@@ -412,8 +412,8 @@ async function again<T>(
     if (input.u8() !== answer.kind) throw otherCall(name);
     before = await answer.decode(input);
     if (answer.goesOn !== true) return before;
-    const other = engine.underWay.find(name);
-    if (other !== undefined) return await answerOf<T>(other);
+    // Another one has gone on from there meanwhile.
+    if (engine.underWay.find(name) !== undefined) return await again(engine, options, request, call);
   }
   return await untilAnswered(engine, request, call(request, before));
 }
