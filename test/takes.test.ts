@@ -9,16 +9,12 @@ import { Takes } from "../src/net/takes.js";
 import { Simulated, TINY } from "./support/simulated.js";
 
 /** A line of calls for one task each, none of which waits: what each was told, in its place. */
-function takeEach(
-  tasks: TaskQueue & Partial<TakesEach>,
-  count: number,
-  weed = (_from: number, to: number) => to,
-): unknown[] {
+function takeEach(tasks: TaskQueue & Partial<TakesEach>, count: number): unknown[] {
   const told: unknown[] = Array(count).fill(undefined);
   assert.ok(tasks[TAKES_FROM]?.() !== undefined);
   tasks[TAKE_EACH]?.({
     count,
-    weed,
+    weed: (_from, to) => to,
     durability: undefined,
     autoAck: true,
     leaseMs: undefined,
