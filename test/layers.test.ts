@@ -30,7 +30,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   bench: ["api", "index"],
   kestrel: ["api", "net"],
   auth: ["api"],
-  daemon: ["api", "wire", "shared", "auth", "native", "kestrel"],
+  daemon: ["api", "wire", "shared", "auth", "net", "native", "kestrel"],
   cli: ["api", "wire", "index", "auth", "bench", "daemon", "kestrel"],
 };
 

@@ -57,6 +57,8 @@ function optionsOf(directory: string, { kestrel, native }: Ports): DaemonOptions
     maxConnections: 1000,
     maxRequestBytes: 64 * 1024 * 1024,
     stallTimeoutMs: 120_000,
+    // Its clients are in the same process.
+    busyPollUs: 0,
     logger: SILENT,
   };
 }

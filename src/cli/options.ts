@@ -83,11 +83,12 @@ export function resolveCommonOptions(command: Command): CommonOptions {
 }
 
 /** Parses a whole number of at least `least`. */
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (!/^\d+$/.test(text) || !Number.isSafeInteger(value) || value < least) {
-      throw new InvalidArgumentError(`It must be a whole number, ${least} or more.`);
+    if (!/^\d+$/.test(text) || value < least || value > most) {
+      const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `from ${least} to ${most}`;
+      throw new InvalidArgumentError(`It must be a whole number, ${range}.`);
     }
     return value;
   };

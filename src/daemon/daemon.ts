@@ -8,6 +8,7 @@ import { Access } from "../auth/access.js";
 import type { Users } from "../auth/users.js";
 import { KestrelServer } from "../kestrel/server.js";
 import { NATIVE_DEFAULTS, NativeServer } from "../native/server.js";
+import { BusyPoll } from "../net/busy-poll.js";
 import { openSole } from "../shared/owner.js";
 import { formatTarget, type Target } from "../wire/target.js";
 import { type Address, formatAddress } from "./address.js";
@@ -40,6 +41,8 @@ export interface DaemonOptions {
   /** Bytes of unfinished requests of all connections together. */
   readonly maxRequestBytes: number;
   readonly stallTimeoutMs: number;
+  /** How long the process looks out for the next request before it sleeps, where that pays, in microseconds; 0: not at all. */
+  readonly busyPollUs: number;
   readonly logger: Logger;
 }
 
@@ -94,13 +97,14 @@ export class Daemon {
     checkListeners(options, users);
     const access = users && new Access(users);
     const health = options.health && (await startHealth(options.health, options));
+    const busyPoll = options.busyPollUs > 0 ? new BusyPoll(options.busyPollUs / 1000) : undefined;
     let queue: MessageQueue | undefined;
     let native: Native | undefined;
     try {
       queue = await openSole(options.dataDir, { ...options.open, logger });
       await applySettings(queue, config);
-      native = options.targets.length === 0 ? undefined : await startNative(queue, options, tls, access);
-      const front = kestrel && (await startKestrel(queue, kestrel, options, access));
+      native = options.targets.length === 0 ? undefined : await startNative(queue, options, tls, access, busyPoll);
+      const front = kestrel && (await startKestrel(queue, kestrel, options, access, busyPoll));
       const shown = front && formatAddress(front.address);
       const targets = native?.targets.map(formatTarget);
       logger.info({ kestrel: shown, targets, directory: options.dataDir, pid: process.pid }, "listening");
@@ -190,6 +194,7 @@ async function startNative(
   options: DaemonOptions,
   tls: LoadedTls | undefined,
   access: Access | undefined,
+  busyPoll: BusyPoll | undefined,
 ): Promise<Native> {
   const server = new NativeServer(queue, {
     server: `varve ${options.version}`,
@@ -197,6 +202,7 @@ async function startNative(
     frameBytesMax: Math.max(NATIVE_DEFAULTS.frameBytesMax, 2 * options.maxMessageBytes),
     maxConnections: options.maxConnections,
     maxRequestBytes: options.maxRequestBytes,
+    busyPoll,
     logger: options.logger,
     ...(access === undefined ? {} : { authenticator: access }),
   });
@@ -223,6 +229,7 @@ async function startKestrel(
   { host, port }: Address,
   options: DaemonOptions,
   access: Access | undefined,
+  busyPoll: BusyPoll | undefined,
 ): Promise<Kestrel> {
   const { config } = options;
   const server = new KestrelServer(queue, {
@@ -236,6 +243,7 @@ async function startKestrel(
     // Kestrel knows no attempts: unless told otherwise, a task is given out until it is confirmed.
     settings: (name) => ({ maxAttempts: Number.POSITIVE_INFINITY, ...settingsFor(config, name) }),
     may: access?.kestrel.may,
+    busyPoll,
     logger: options.logger,
   });
   return { server, address: await server.listen(host, port) };

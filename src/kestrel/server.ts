@@ -9,6 +9,7 @@
 
 import { createServer, type Server, type Socket } from "node:net";
 import type { Logger, MessageQueue } from "../api/contract.js";
+import type { BusyPoll } from "../net/busy-poll.js";
 import { Puts } from "../net/puts.js";
 import { Takes } from "../net/takes.js";
 import type { May } from "./authorise.js";
@@ -32,6 +33,8 @@ export interface KestrelOptions {
   readonly settings: (name: string) => QueueSettings;
   /** What connections may do; undefined: everything. */
   readonly may?: May | undefined;
+  /** Keeps the process awake for requests that come soon; undefined: it sleeps at once. */
+  readonly busyPoll?: BusyPoll | undefined;
   readonly logger: Logger;
 }
 

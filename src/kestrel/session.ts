@@ -74,7 +74,7 @@ export class Session {
     this.#parser = new RequestParser(front.options.maxMessageBytes);
     this.#reads = new Reads(front);
     this.lastActiveMs = front.nowMs();
-    receive(socket, (packet) => this.#receive(packet));
+    receive(socket, (packet) => this.#receive(packet), front.options.busyPoll);
     socket.on("drain", () => {
       this.lastActiveMs = front.nowMs();
       this.#pump();

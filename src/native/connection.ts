@@ -91,7 +91,7 @@ export class Connection {
       true,
       "everything",
     );
-    receive(socket, (piece) => this.#arrived(piece));
+    receive(socket, (piece) => this.#arrived(piece), front.options.busyPoll);
     socket.on("drain", () => this.#drained());
     socket.on("error", () => {}); // "close" follows
     socket.on("end", () => this.destroy());

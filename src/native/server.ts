@@ -11,6 +11,7 @@ import { createServer as createPlainServer, type Server, type Socket } from "nod
 import { createServer as createTlsServer, type TlsOptions, Server as TlsServer } from "node:tls";
 import type { Logger, MessageQueue } from "../api/contract.js";
 import { isVarveError, VarveError } from "../api/errors.js";
+import type { BusyPoll } from "../net/busy-poll.js";
 import { Puts } from "../net/puts.js";
 import { Takes } from "../net/takes.js";
 import { Feature, type Hello, ID_BYTES } from "../wire/hello.js";
@@ -42,6 +43,8 @@ export interface NativeOptions {
   readonly authenticator: Authenticator;
   /** Neither listeners nor connections keep the process from ending. */
   readonly isBackground: boolean;
+  /** Keeps the process awake for requests that come soon; undefined: it sleeps at once. */
+  readonly busyPoll: BusyPoll | undefined;
   readonly logger: Logger;
 }
 
@@ -58,6 +61,7 @@ export const NATIVE_DEFAULTS: NativeOptions = Object.freeze({
   memberMs: 2000,
   authenticator: OPEN,
   isBackground: false,
+  busyPoll: undefined,
   logger: SILENT,
 });
 

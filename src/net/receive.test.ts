@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
+import { BusyPoll } from "./busy-poll.js";
 import { receive } from "./receive.js";
 
 interface Peer {
@@ -68,4 +69,29 @@ void test("a socket that is paused gets nothing until it goes on", async () => {
     await until(() => arrived(paused!) === 3);
     assert.equal(String(paused!.pieces[0]), "one");
   });
+});
+
+void test("whoever looks out for the next read is told of each, of what is decrypted as well", async () => {
+  const told: string[] = [];
+  const tells = (what: string) => new BusyPoll(1, { nowMs: () => 0, nextTurn: () => told.push(what) });
+  const listener = createServer();
+  listener.listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const accepted = once(listener, "connection") as Promise<[Socket]>;
+  const client = connect((listener.address() as AddressInfo).port, "127.0.0.1");
+  const [server] = await accepted;
+  // As one that decrypts is: no plain socket.
+  const other = new (class extends Socket {})();
+  let pieces = 0;
+  receive(server, () => pieces++, tells("plain"));
+  receive(other, () => pieces++, tells("decrypted"));
+  other.emit("data", Buffer.from("secret"));
+  client.write("plain");
+  await until(() => pieces === 2);
+  assert.deepEqual(told, ["decrypted", "plain"]);
+  other.destroy();
+  client.destroy();
+  server.destroy();
+  listener.close();
+  await once(listener, "close");
 });

@@ -10,6 +10,7 @@
  */
 
 import { Socket } from "node:net";
+import type { BusyPoll } from "./busy-poll.js";
 
 /** What a Unix socket holds on Linux fits: a large batch comes in one read. */
 const READ_BYTES = 256 * 1024;
@@ -27,8 +28,9 @@ const CALLBACK = ownSymbols.find(({ description }) => description === "kBufferCb
 /**
  * Has everything that arrives at a socket, of which nothing has been read yet, given to `take`.
  * @param take gets bytes that are lent to it until it returns
+ * @param busyPoll is told of each read
  */
-export function receive(socket: Socket, take: (bytes: Buffer) => void): void {
+export function receive(socket: Socket, take: (bytes: Buffer) => void, busyPoll?: BusyPoll): void {
   const lending = socket as unknown as LendingSocket;
   const handle = lending._handle;
   // Only plain sockets: what TLS decrypts does not come straight from the handle.
@@ -38,11 +40,15 @@ export function receive(socket: Socket, take: (bytes: Buffer) => void): void {
     CALLBACK === undefined ||
     handle?.useUserBuffer === undefined
   ) {
-    socket.on("data", take);
+    socket.on("data", (bytes: Buffer) => {
+      busyPoll?.arrived();
+      take(bytes);
+    });
     return;
   }
   lending[BUFFER] = lent;
   lending[CALLBACK] = (bytes: number, buffer: Buffer) => {
+    busyPoll?.arrived();
     take(buffer.subarray(0, bytes));
     return true;
   };

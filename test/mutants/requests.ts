@@ -155,6 +155,22 @@ export const requestMutants: readonly Mutant[] = [
     killer: testFile("test/takes.test.ts", "a read that fails"),
   },
   {
+    name: "a daemon never goes to sleep once it has been asked something",
+    file: "src/net/busy-poll.ts",
+    search: "      } else if (nowMs >= this.#untilMs) {\n",
+    replacement: "      } else if (nowMs >= this.#untilMs && this.#credit > CREDIT_MAX) {\n",
+    breaks: "a daemon that nobody asks takes no processor time",
+    killer: testFile("src/net/busy-poll.test.ts", "sleeps then"),
+  },
+  {
+    name: "a daemon looks out for requests that never come in time",
+    file: "src/net/busy-poll.ts",
+    search: "        this.#credit = Math.max(0, this.#credit - FAILURE_COST);\n",
+    replacement: "",
+    breaks: "where it does not pay, it ends",
+    killer: testFile("src/net/busy-poll.test.ts", "given up"),
+  },
+  {
     name: "sets that die overtake those that were collected before them",
     file: "src/kestrel/run.ts",
     search: "    this.#front.puts.carryOut();\n",

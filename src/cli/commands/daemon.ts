@@ -1,4 +1,5 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { type Command, Option } from "commander";
 import { parseSize } from "../../api/units.js";
 import { type Address, formatAddress, parseAddress } from "../../daemon/address.js";
@@ -29,12 +30,17 @@ interface DaemonCommandOptions {
   readonly maxQueues: number;
   readonly maxRequestMemory: string;
   readonly stallTimeout: number;
+  readonly busyPoll: number;
   readonly cache?: string;
   readonly logLevel: LogLevel;
 }
 
 /** A directory that cannot be closed in this time is left to recovery; nothing acknowledged is lost. */
 const STOP_MS = 9500;
+
+const BUSY_POLL_MAX_US = 10_000;
+/** On one processor it would keep from running whoever sends the next request. */
+const BUSY_POLL_DEFAULT_US = availableParallelism() > 1 ? 300 : 0;
 
 const KESTREL_DEFAULT = "127.0.0.1:22133";
 
@@ -79,6 +85,12 @@ export function registerDaemon(program: Command, version: string): void {
     )
     .option("--max-request-memory <size>", "bytes of unfinished requests, all connections together", "256MiB")
     .option("--stall-timeout <seconds>", "end a connection that stands still in mid-request", wholeNumber(1), 120)
+    .option(
+      "--busy-poll <us>",
+      "look out for the next request so long before going to sleep, where requests do come in that time; 0: never",
+      wholeNumber(0, BUSY_POLL_MAX_US),
+      BUSY_POLL_DEFAULT_US,
+    )
     .option("--cache <size>", "memory for recent and read-ahead data", "8MiB")
     .addOption(
       new Option("--log-level <level>", "what to log, as JSON lines on stderr").choices(LOG_LEVELS).default("info"),
@@ -114,6 +126,7 @@ export function registerDaemon(program: Command, version: string): void {
       maxConnections: options.maxConnections,
       maxRequestBytes: parseSize(options.maxRequestMemory, "--max-request-memory"),
       stallTimeoutMs: options.stallTimeout * 1000,
+      busyPollUs: options.busyPoll,
       logger: jsonLogger(options.logLevel, (line) => process.stderr.write(line)),
     });
     const stopped = stopSignal();
