@@ -189,9 +189,13 @@ export class Engine implements ReaderContext {
       this.#stageLast();
     } finally {
       this.#turnEnds = false;
-      this.flush();
+      this.#wakesFollow = true;
+      try {
+        this.flush();
+      } finally {
+        this.#runWakes();
+      }
     }
-    this.#runWakes();
   };
   readonly #meta = new Encoder(64 * 1024);
   /** Of the entry that is written: made once, as every entry has one. */
@@ -219,6 +223,8 @@ export class Engine implements ReaderContext {
   /** Elapsed time when the oldest entry was written that no sync under way or done, and no checkpoint, covers. */
   #unsyncedSince: number | undefined;
   #wakes: Wake[] = [];
+  /** `#runWakes` is about to be called, so that the end of another turn need not be asked for. */
+  #wakesFollow = false;
   #lastToStage: (() => void)[] | undefined;
   /** `#endTurn` will be called, and what is staged until then is written by it. */
   #turnEnds = false;
@@ -480,15 +486,11 @@ export class Engine implements ReaderContext {
 
   /** Calls back once at the end of the turn, when what it staged has been applied. */
   wake(wake: Wake): void {
-    if (wake.isDue) return;
-    wake.isDue = true;
-    this.#wakes.push(wake);
-  }
-
-  /** The same at the end of this turn, also where it stages nothing. */
-  wakeThisTurn(wake: Wake): void {
-    this.wake(wake);
-    this.#endTurnLater();
+    if (!wake.isDue) {
+      wake.isDue = true;
+      this.#wakes.push(wake);
+    }
+    if (!this.#wakesFollow) this.#endTurnLater();
   }
 
   // ----------------------------------------------------------------------------------------------------- writing
@@ -685,11 +687,15 @@ export class Engine implements ReaderContext {
     this.durableLsn = Math.max(this.durableLsn, lsn);
     let done = 0;
     while (done < this.#waiting.length && this.#waiting[done]!.lsn <= lsn) done++;
-    for (const entry of this.#waiting.splice(0, done)) {
-      for (const { stream, next } of entry.shown) stream.show(next);
-      for (const operation of entry.operations) operation.settle();
+    this.#wakesFollow = true;
+    try {
+      for (const entry of this.#waiting.splice(0, done)) {
+        for (const { stream, next } of entry.shown) stream.show(next);
+        for (const operation of entry.operations) operation.settle();
+      }
+    } finally {
+      this.#runWakes();
     }
-    this.#runWakes();
   }
 
   /** Sees to it that what was written becomes durable within the interval from when it was written. */
@@ -913,6 +919,7 @@ export class Engine implements ReaderContext {
 
   /** Unless there is something to be applied before: then the end of the turn calls them back. */
   #runWakes(): void {
+    this.#wakesFollow = false;
     if (this.#wakes.length === 0 || this.#staging) return;
     const wakes = this.#wakes;
     this.#wakes = [];

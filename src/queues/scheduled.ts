@@ -520,10 +520,13 @@ export class Scheduled {
     block.loading = true;
     try {
       const bytes = await this.#read(block);
-      if (engine.closed || engine.failure !== undefined) return;
+      if (engine.closed) return;
       engine.begin(0, 0, OPERATION_HEADER_BYTES + 4 * VARINT_BYTES_MAX + bytes.length, true);
-      // Purged meanwhile.
-      if (wheel.block(block.offset) !== block) return;
+      if (wheel.block(block.offset) !== block) {
+        // Purged meanwhile. Somebody may stand in line for what was to be read.
+        this.#host.changed();
+        return;
+      }
       const output = engine.operation(ScheduledOp.Unspill, this.#host.id);
       output.varint(lane);
       output.varint(clock);
