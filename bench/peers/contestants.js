@@ -111,24 +111,36 @@ export async function stopAll(contestants) {
   await Promise.all(contestants.map((contestant) => contestant.stop()));
 }
 
-/** A while of everything, so that no measurement begins with code that has hardly run, or files that are not there yet. */
+const WARM_UP_TURNS = 6;
+
+/**
+ * A while of everything, so that no measurement begins with files that are not there yet, or with code that has hardly run: what is
+ * compiled as it runs, as JavaScript is, gets faster for seconds, and takes a part of the machine for that.
+ * @param {{ queues: number, valueBytes: number, seconds: number }} turn `seconds` are those of one turn
+ */
 export async function warmUp(contestants, { queues, valueBytes, seconds }, progress) {
   for (const contestant of contestants) {
     progress(0, `warming up ${contestant.name}`);
     const turn = { connections: 50, pipeline: 16, queues, valueBytes };
-    const { counts } = await contestant.take({ ...turn, operation: "put", seconds });
+    const { counts } = await contestant.take({ ...turn, operation: "put", seconds: WARM_UP_TURNS * seconds });
     if (contestant.spec.protocol !== "echo") await contestant.take({ ...turn, operation: "take", counts });
   }
 }
 
-/** All once to warm up, then round by round; every other round goes backwards, so that none always follows the same one. */
+/** After a change of shape other parts of the code are used, which are compiled by and by. */
+const WARM_UP_ROUND_TURNS = 2;
+
+/**
+ * All to warm up, for longer than a round lasts, then round by round; every other round goes backwards, so that none always follows
+ * the same one.
+ */
 export async function inRounds(contestants, rounds, takeTurn, onRound) {
   const taken = new Map(contestants.map((contestant) => [contestant, []]));
   for (let round = 0; round <= rounds; round++) {
     for (const contestant of round % 2 === 0 ? contestants : [...contestants].reverse()) {
       onRound(contestant, round);
-      const result = await takeTurn(contestant, round === 0);
-      if (round > 0) taken.get(contestant).push(result);
+      if (round > 0) taken.get(contestant).push(await takeTurn(contestant, false));
+      else for (let turn = 0; turn < WARM_UP_ROUND_TURNS; turn++) await takeTurn(contestant, true);
     }
   }
   return taken;

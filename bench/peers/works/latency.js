@@ -28,7 +28,7 @@ export async function load(survives, context) {
   const contestants = await startAll(driven(survives, context), scratch, skip);
   const turn = { operation: "put", connections: CONNECTIONS, pipeline: 1, queues: QUEUES, valueBytes: VALUE_BYTES };
   try {
-    await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds: 2 * seconds }, progress);
+    await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds }, progress);
     const taken = await inRounds(
       contestants,
       rounds,
@@ -62,7 +62,7 @@ export async function roundtrip(survives, context) {
   const contestants = await startAll([...driven(survives, context), ECHO], scratch, skip);
   const turn = { operation: "put", connections: 1, pipeline: 1, queues: 1, valueBytes: VALUE_BYTES, seconds };
   try {
-    await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds: 2 * seconds }, progress);
+    await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds }, progress);
     const taken = await inRounds(
       contestants,
       // Tails need more rounds than rates.
@@ -94,7 +94,7 @@ export async function waiting(survives, { rounds, seconds, quick, scratch, skip,
   const turn = { connections: 10, pipeline: 1, queues: QUEUES, valueBytes: VALUE_BYTES };
   const sockets = [];
   try {
-    await warmUp([contestant], { queues: QUEUES, valueBytes: VALUE_BYTES, seconds: 2 * seconds }, progress);
+    await warmUp([contestant], { queues: QUEUES, valueBytes: VALUE_BYTES, seconds }, progress);
     const results = new Map([
       [count, []],
       [0, []],

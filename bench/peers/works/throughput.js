@@ -74,15 +74,15 @@ export function throughput(work) {
     const contestants = await startAll(contestantsOf(work, survives, context), scratch, skip);
     const rows = [];
     try {
-      await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds: 2 * seconds }, progress);
+      await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds }, progress);
       for (const [index, { connections, pipeline }] of all.entries()) {
         const turn = { connections, pipeline, queues: Math.min(QUEUES, connections), valueBytes: VALUE_BYTES };
         const taken = await inRounds(
           contestants,
           rounds,
-          async (contestant, isWarmUp) => {
+          async (contestant) => {
             // What is put in the time is taken as well, however long that takes.
-            const put = await contestant.take({ ...turn, operation: "put", seconds: isWarmUp ? seconds / 4 : seconds });
+            const put = await contestant.take({ ...turn, operation: "put", seconds });
             const take = await contestant.take({ ...turn, operation: "take", counts: put.counts });
             return { put, take };
           },
@@ -122,7 +122,7 @@ export async function durability(survives, { rounds, seconds, scratch, skip, pro
   ];
   const contestants = await startAll(specs, scratch, skip);
   try {
-    await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds: 2 * seconds }, progress);
+    await warmUp(contestants, { queues: QUEUES, valueBytes: VALUE_BYTES, seconds }, progress);
     const turn = { connections: 50, pipeline: 1, queues: QUEUES, valueBytes: VALUE_BYTES };
     const taken = await inRounds(
       contestants,
