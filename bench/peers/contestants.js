@@ -127,20 +127,16 @@ export async function warmUp(contestants, { queues, valueBytes, seconds }, progr
   }
 }
 
-/** After a change of shape other parts of the code are used, which are compiled by and by. */
-const WARM_UP_ROUND_TURNS = 2;
-
-/**
- * All to warm up, for longer than a round lasts, then round by round; every other round goes backwards, so that none always follows
- * the same one.
- */
+/** All twice to warm up, then round by round; every other round goes backwards, so that none always follows the same one. */
 export async function inRounds(contestants, rounds, takeTurn, onRound) {
   const taken = new Map(contestants.map((contestant) => [contestant, []]));
   for (let round = 0; round <= rounds; round++) {
     for (const contestant of round % 2 === 0 ? contestants : [...contestants].reverse()) {
       onRound(contestant, round);
-      if (round > 0) taken.get(contestant).push(await takeTurn(contestant, false));
-      else for (let turn = 0; turn < WARM_UP_ROUND_TURNS; turn++) await takeTurn(contestant, true);
+      const result = await takeTurn(contestant);
+      if (round > 0) taken.get(contestant).push(result);
+      // After a change of shape other parts of the code are used, which are compiled by and by: one turn is not enough.
+      else await takeTurn(contestant);
     }
   }
   return taken;

@@ -82,7 +82,7 @@ export function resolveCommonOptions(command: Command): CommonOptions {
   return resolved as unknown as CommonOptions;
 }
 
-/** Parses a whole number of at least `least`. */
+/** Parses a whole number from `least` to `most`. */
 export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text);

@@ -176,7 +176,7 @@ export class Delivery {
     }
     party.standInLine(() => {
       this.#receivers.add(party);
-      if (!this.#loading) this.#engine.wake(this.#serve);
+      if (!this.#loading) this.wake();
     });
   }
 
@@ -199,7 +199,7 @@ export class Delivery {
   #wait(receiver: Waiter): void {
     this.#receivers.add(receiver);
     // What there is may not be for anyone now, for its order or the queue's pace; that is found out in its turn.
-    if (!receiver.waits && !this.#loading) this.#engine.wake(this.#serve);
+    if (!receiver.waits && !this.#loading) this.wake();
   }
 
   get #hasTasks(): boolean {

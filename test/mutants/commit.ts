@@ -24,7 +24,7 @@ export const commitMutants: readonly Mutant[] = [
   },
   {
     name: "who waits is only called back with the next commit",
-    file: "src/engine/engine.ts",
+    file,
     search: "    if (!this.#wakesFollow) this.#endTurnLater();\n",
     replacement: "",
     breaks: "each call is answered",
@@ -32,7 +32,7 @@ export const commitMutants: readonly Mutant[] = [
   },
   {
     name: "calling back who waits costs a turn of its own",
-    file: "src/engine/engine.ts",
+    file,
     search: "    if (!this.#wakesFollow) this.#endTurnLater();\n",
     replacement: "    this.#endTurnLater();\n",
     breaks: "a commit is one turn",

@@ -171,6 +171,22 @@ export const requestMutants: readonly Mutant[] = [
     killer: testFile("src/net/busy-poll.test.ts", "given up"),
   },
   {
+    name: "the Kestrel front never looks out for the next request",
+    file: "src/kestrel/session.ts",
+    search: "this.#receive(packet), front.options.busyPoll);",
+    replacement: "this.#receive(packet));",
+    breaks: "a client that sends one request after another finds the daemon awake",
+    killer: testFile("test/busy-poll.test.ts", "Kestrel front"),
+  },
+  {
+    name: "the native front never looks out for the next request",
+    file: "src/native/connection.ts",
+    search: "this.#arrived(piece), front.options.busyPoll);",
+    replacement: "this.#arrived(piece));",
+    breaks: "a client that sends one request after another finds the daemon awake",
+    killer: testFile("test/busy-poll.test.ts", "native front"),
+  },
+  {
     name: "sets that die overtake those that were collected before them",
     file: "src/kestrel/run.ts",
     search: "    this.#front.puts.carryOut();\n",

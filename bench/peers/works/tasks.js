@@ -58,7 +58,7 @@ export async function tasks(survives, { rounds, share, scratch, skip, progress, 
     const taken = await inRounds(
       contestants,
       rounds,
-      ({ cycle, count }, isWarmUp) => cycle(Math.ceil(count * share * (isWarmUp ? 0.5 : 1))),
+      ({ cycle, count }) => cycle(Math.ceil(count * share)),
       ({ name }, round) => progress(round / (rounds + 1), name),
     );
     const results = contestants.map((contestant) => ({ ...contestant, taken: taken.get(contestant) }));
